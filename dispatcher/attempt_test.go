@@ -13,7 +13,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
-func TestAnEventIsTheSameOnEveryAttempt(t *testing.T) {
+// Each attempt sends the same id and the same bytes, so that a receiver recognizes the event.
+func TestAttempt_RepeatsTheSameBytes(t *testing.T) {
 	f := newFixture(t)
 	answers := []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusOK}
 	shop := newReceiver(t, func(before int, _ *http.Request) int { return answers[min(before, 2)] })
@@ -42,7 +43,8 @@ func TestAnEventIsTheSameOnEveryAttempt(t *testing.T) {
 	}
 }
 
-func TestAnEventThatFailsForTheWholeScheduleIsADeadLetter(t *testing.T) {
+// An event that fails for the whole schedule is a dead letter.
+func TestAttempt_DeadLetterAfterTheSchedule(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusInternalServerError))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -60,7 +62,7 @@ func TestAnEventThatFailsForTheWholeScheduleIsADeadLetter(t *testing.T) {
 }
 
 // All of it is in the same bucket, and the events of the dead one are all due first.
-func TestADeadEndpointDoesNotDelayAnother(t *testing.T) {
+func TestAttempt_HangingEndpointDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
 	dead, alive := newReceiver(t, hanging), newReceiver(t, always(http.StatusOK))
 	silent, acme := f.EndpointAt(dead.URL, 7), f.EndpointAt(alive.URL, 7)
@@ -83,7 +85,8 @@ func TestADeadEndpointDoesNotDelayAnother(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsLostUnderWayChangesNothing(t *testing.T) {
+// The result of an attempt whose lease was lost in the meantime changes nothing.
+func TestAttempt_LostLeaseChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
 	shop := newReceiver(t, after(answer, http.StatusInternalServerError))
@@ -127,7 +130,8 @@ func TestAttempt_ClockAhead(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
+// An endpoint that is gone gets nothing until it is resumed.
+func TestAttempt_GoneDisables(t *testing.T) {
 	f := newFixture(t)
 	answer := http.StatusGone
 	shop := newReceiver(t, func(before int, _ *http.Request) int {
@@ -173,7 +177,7 @@ func TestAnEndpointThatIsGoneGetsNothingUntilItIsResumed(t *testing.T) {
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 }
 
-func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
+func TestAttempt_FailingLimitDisables(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusInternalServerError))
 	acme := f.EndpointAt(shop.URL, 7)

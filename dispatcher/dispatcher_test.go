@@ -28,7 +28,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestADrainFinishesAttemptsAndReleasesTheOtherEvents(t *testing.T) {
+// Another dispatcher gets the events that have not begun at once.
+func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
 	shop := newReceiver(t, after(answer, http.StatusOK))
@@ -85,7 +86,7 @@ func (f testFixture) leased(t *testing.T, want int) bool {
 	return leased == want
 }
 
-func TestAttemptsThatTakeTooLongAreAborted(t *testing.T) {
+func TestShutdown_AbortsAfterTheTimeout(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, hanging)
 	acme := f.EndpointAt(shop.URL, 7)
@@ -101,7 +102,7 @@ func TestAttemptsThatTakeTooLongAreAborted(t *testing.T) {
 	}
 }
 
-func TestAnIdleDispatcherStopsAtOnce(t *testing.T) {
+func TestShutdown_Idle(t *testing.T) {
 	f := newFixture(t)
 	stop := start(t, f.dispatcher(t))
 	if err := stop(); err != nil {
@@ -109,7 +110,7 @@ func TestAnIdleDispatcherStopsAtOnce(t *testing.T) {
 	}
 }
 
-func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
+func TestDispatcher_RedisRestarts(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -125,7 +126,7 @@ func TestEventsAreDeliveredOnceRedisIsBack(t *testing.T) {
 	}
 }
 
-func TestARotationIsSentOnce(t *testing.T) {
+func TestDispatcher_TwoSeeARotation(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -158,7 +159,7 @@ func jumpyTime() time.Time {
 
 // The clock of Redis decides what is due and which leases have ended. So a dispatcher whose clock jumps loses nothing,
 // delivers nothing too early and makes no dead letter of an event that has attempts left.
-func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
+func TestDispatcher_ClockJumps(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, func(before int, _ *http.Request) int {
 		if before%4 == 0 {
@@ -189,7 +190,7 @@ func TestADispatcherWhoseClockJumpsLosesNothing(t *testing.T) {
 	}
 }
 
-func TestDispatchersShareTheWork(t *testing.T) {
+func TestDispatcher_TwoShareTheWork(t *testing.T) {
 	f := newFixture(t)
 	// Each dispatcher makes one attempt at a time, and none is answered before there are two.
 	arrived := make(chan struct{}, 10_000)
@@ -228,7 +229,7 @@ func TestDispatchersShareTheWork(t *testing.T) {
 }
 
 // It never says that it is gone, as when it was killed in mid-delivery.
-func TestWhatADispatcherHeldThatVanishedIsDelivered(t *testing.T) {
+func TestDispatcher_TakesOverFromAKilledOne(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -260,7 +261,7 @@ func (f testFixture) testSession(t *testing.T, merchantID string, amountCents in
 }
 
 // A session of test mode acts and its event arrives, marked as a test, while everything that is counted or reported stays as it was.
-func TestASessionOfTestModeActsAndIsDelivered(t *testing.T) {
+func TestTestMode_Delivered(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusNoContent))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -281,7 +282,7 @@ func TestASessionOfTestModeActsAndIsDelivered(t *testing.T) {
 }
 
 // An endpoint that refuses tests is not disabled, and gives nobody a dead letter to care for.
-func TestAnEndpointThatRefusesTests(t *testing.T) {
+func TestTestMode_EndpointFails(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusGone))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -302,7 +303,7 @@ func TestAnEndpointThatRefusesTests(t *testing.T) {
 }
 
 // A person's test event is tried once, also at a disabled endpoint, and its answer is kept for them. The endpoint stays as it is.
-func TestTestEvent_TriedOnce(t *testing.T) {
+func TestTestMode_WebhookTestIsTriedOnce(t *testing.T) {
 	f := newFixture(t)
 	var answers atomic.Int32
 	answers.Store(http.StatusInternalServerError)
@@ -406,7 +407,7 @@ func (f testFixture) list(t *testing.T, options deadletters.ListOptions) string 
 	return out.String()
 }
 
-func TestDeadLettersAreListed(t *testing.T) {
+func TestDeadLetters_List(t *testing.T) {
 	f := newFixture(t)
 	if got := f.list(t, deadletters.ListOptions{}); got != "FAILED AT  ID  KIND  MERCHANT  ATTEMPTS  LAST ANSWER  REASON\n" {
 		t.Errorf("of none: %q", got)
@@ -440,7 +441,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 	}
 }
 
-func TestDeadLettersAreSentAgain(t *testing.T) {
+func TestDeadLetters_Resend(t *testing.T) {
 	f := newFixture(t)
 	acme, bagels := dispatchertest.NewMerchantID(7), dispatchertest.NewMerchantID(8)
 	resend := func(options deadletters.ResendOptions) (string, error) {
@@ -484,7 +485,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 }
 
 // A disabled endpoint would make them dead letters again at once.
-func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
+func TestDeadLetters_ResendToADisabledEndpoint(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, func(before int, _ *http.Request) int {
 		if before == 0 {
@@ -528,7 +529,7 @@ func TestDeadLettersOfADisabledEndpointAreSentOnlyIfItIsResumed(t *testing.T) {
 	f.reports.AwaitLast(t, "Healthy")
 }
 
-func TestWhatIsAskedOfDeadLettersIsChecked(t *testing.T) {
+func TestDeadLetters_InvalidOptions(t *testing.T) {
 	const url = "redis://127.0.0.1:1"
 	for want, options := range map[string]interface{ Validate() error }{
 		"--output must be table or json, not \"yaml\"": deadletters.ListOptions{RedisURL: url, Output: "yaml"},

@@ -116,7 +116,7 @@ func (f *queueFixture) awaitDeferred(t *testing.T, want ...string) {
 	dispatchertest.Eventually(t, fmt.Sprintf("deferred are %v", want), func() bool { return slices.Equal(f.seen(&f.deferred), want) })
 }
 
-func TestEndpointsTakeTurnsForTheFreePlaces(t *testing.T) {
+func TestTake_EndpointsTakeTurns(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 3, jobsPerAttempt: 10})
 	f.prove("a", "b")
 	for n := range 4 {
@@ -149,7 +149,7 @@ func TestEndpointsTakeTurnsForTheFreePlaces(t *testing.T) {
 }
 
 // Else a hundred endpoints that hang would take all places.
-func TestAnEndpointGetsMorePlacesWithEachSuccess(t *testing.T) {
+func TestTake_MorePlacesWithEachSuccess(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 3, attempts: 100, jobsPerAttempt: 10})
 	for n := range 9 {
 		f.offerOf("a", n)
@@ -170,7 +170,8 @@ func TestAnEndpointGetsMorePlacesWithEachSuccess(t *testing.T) {
 	f.wait(dispatchertest.Patience)
 }
 
-func TestAFailingEndpointIsTriedOneAtATimeAndThenNotAtAll(t *testing.T) {
+// A failing endpoint is tried one event at a time, and then not at all.
+func TestTake_FailingEndpoint(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 100, jobsPerAttempt: 10})
 	f.prove("a")
 	for n := range 9 {
@@ -206,7 +207,7 @@ func TestAFailingEndpointIsTriedOneAtATimeAndThenNotAtAll(t *testing.T) {
 }
 
 // Else an attempt could go on while another dispatcher has the event.
-func TestNoAttemptBeginsThatCouldOutliveItsLease(t *testing.T) {
+func TestWork_LateJobIsDeferred(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 1, jobsPerAttempt: 10})
 	f.offerOf("a", 0)
 	f.offerOf("a", 1)
@@ -221,7 +222,7 @@ func TestNoAttemptBeginsThatCouldOutliveItsLease(t *testing.T) {
 	f.wait(dispatchertest.Patience)
 }
 
-func TestWhatWaitsIsBounded(t *testing.T) {
+func TestRoom_BoundsWaitingJobs(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 2, jobsPerAttempt: 2})
 	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	want := func(when string, wantRoom map[string]int, wantEach int) {
@@ -394,7 +395,7 @@ func TestRoom_ForgetsOldFailures(t *testing.T) {
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func TestABreakerOpensAfterFailuresInARow(t *testing.T) {
+func TestBreaker_OpensAfterFailuresInARow(t *testing.T) {
 	var b breaker
 	for i := range breakerThreshold {
 		if b.remaining(noon) != 0 {
@@ -422,7 +423,7 @@ func TestABreakerOpensAfterFailuresInARow(t *testing.T) {
 	}
 }
 
-func TestABreakerStaysOpenLongerEachTimeUpToALimit(t *testing.T) {
+func TestBreaker_OpenTimes(t *testing.T) {
 	var b breaker
 	var got []time.Duration
 	for range breakerThreshold + 60 {

@@ -23,7 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestEventsThatNobodyWantsAreDropped(t *testing.T) {
+func TestLease_DropsUnsubscribed(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
@@ -52,7 +52,7 @@ func (f testFixture) setOld(t *testing.T, id string) {
 }
 
 // What was published of a merchant may be lost, however old the event is and whatever the watches have heard since.
-func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
+func TestLease_UnknownMerchant(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -71,7 +71,7 @@ func TestEventsWaitForAMerchantThatNobodyWithdrew(t *testing.T) {
 }
 
 // However old the event is, and however much the index knows.
-func TestEventsWaitForAMerchantThatCannotBeRead(t *testing.T) {
+func TestLease_UndecodableMerchant(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -128,7 +128,7 @@ func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
 }
 
 // In a rolling upgrade newer events are left to newer dispatchers.
-func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
+func TestLease_UnknownKind(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -149,7 +149,8 @@ func TestEventsOfAnUnknownKindAreLeftToANewerDispatcher(t *testing.T) {
 	}
 }
 
-func TestAnEventThatWaitsForTooLongIsCounted(t *testing.T) {
+// An event that Redis has expired is counted.
+func TestLease_ExpiredEvent(t *testing.T) {
 	f := newFixture(t)
 	id := f.Event(t, dispatchertest.NewMerchantID(7))
 	if err := f.Redis(t).Del(t.Context(), storetest.TagOf(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
@@ -161,7 +162,7 @@ func TestAnEventThatWaitsForTooLongIsCounted(t *testing.T) {
 	dispatchertest.Eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
 }
 
-func TestEventsWaitForTheSigningSecret(t *testing.T) {
+func TestLease_NoSigningSecret(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -181,7 +182,7 @@ func TestEventsWaitForTheSigningSecret(t *testing.T) {
 	}
 }
 
-func TestWhatIsDoneWithALeasedEvent(t *testing.T) {
+func TestDecide(t *testing.T) {
 	lease := func(kind v1alpha1.WebhookEvent, state outbox.EndpointState) outbox.Lease {
 		return outbox.Lease{Event: feed.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
 	}
@@ -448,7 +449,7 @@ func TestHolds(t *testing.T) {
 }
 
 // It must not become a dead letter because nobody has looked after disabled endpoints in between.
-func TestAnEventForAResumedEndpointIsDelivered(t *testing.T) {
+func TestLease_ResumedEndpoint(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestTheDefaultScheduleIsThePublishedOne(t *testing.T) {
+func TestDefaultSchedule(t *testing.T) {
 	want := []string{"0s", "5s", "30s", "2m0s", "10m0s", "30m0s", "2h0m0s", "6h0m0s", "12h0m0s", "24h0m0s", "24h0m0s"}
 	schedule := DefaultSchedule()
 	if len(schedule) != len(want) {
@@ -18,7 +18,7 @@ func TestTheDefaultScheduleIsThePublishedOne(t *testing.T) {
 	}
 }
 
-func TestTheTimeToTheNextAttempt(t *testing.T) {
+func TestSchedule_Next(t *testing.T) {
 	schedule := Schedule{0, 10 * time.Second, time.Minute}
 	for desc, test := range map[string]struct {
 		failed     int
@@ -47,7 +47,7 @@ func TestTheTimeToTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestTheDefaultOptionsWork(t *testing.T) {
+func TestValidate_DefaultOptions(t *testing.T) {
 	options := DefaultOptions()
 	options.RedisURL = "redis://127.0.0.1:6379"
 	if err := options.Validate(); err != nil {
@@ -55,7 +55,7 @@ func TestTheDefaultOptionsWork(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestValidate_Invalid(t *testing.T) {
 	for desc, change := range map[string]func(*Options){
 		"no namespace":                    func(o *Options) { o.CredentialsNamespace = "" },
 		"no Redis":                        func(o *Options) { o.RedisURL = "" },

@@ -140,7 +140,7 @@ func TestPoll_OpenBreaker(t *testing.T) {
 }
 
 // In each bucket there is one session past its time, and nobody reads it.
-func TestEveryBucketIsSwept(t *testing.T) {
+func TestSweep_EveryBucket(t *testing.T) {
 	f := newFixture(t)
 	start(t, f.dispatcher(t))
 	for i := range session.Buckets {
@@ -152,7 +152,7 @@ func TestEveryBucketIsSwept(t *testing.T) {
 	})
 }
 
-func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
+func TestSweep_SendsExpired(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -169,7 +169,7 @@ func TestASessionNobodyReadsExpiresAndSaysSo(t *testing.T) {
 }
 
 // A dispatcher that hears of an event sends it without a poll, also an event of which it hears while it leases others.
-func TestSubscriber_SendsAtOnce(t *testing.T) {
+func TestRecorded_SendsAtOnce(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -207,7 +207,7 @@ func (i *slowIndex) Endpoint(merchantID string) endpoints.Endpoint {
 	return i.index.Endpoint(merchantID)
 }
 
-func TestASlowBucketDelaysNoOther(t *testing.T) {
+func TestPoll_SlowBucketDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	slow, acme := f.EndpointAt(shop.URL, 7), f.EndpointAt(shop.URL, 8)
@@ -231,7 +231,7 @@ func TestASlowBucketDelaysNoOther(t *testing.T) {
 }
 
 // Payments to be refunded are counted by how long they have waited, until a rail has confirmed.
-func TestCountOwed(t *testing.T) {
+func TestCountRefundsOwed(t *testing.T) {
 	f := newFixture(t)
 	d := f.dispatcher(t)
 	owed := func(when string, want ...float64) {

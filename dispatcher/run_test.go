@@ -80,7 +80,7 @@ func (l launched) get(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
+func TestRun_WaitsForTheIndex(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
@@ -120,7 +120,7 @@ func TestADispatcherBeginsOnceItKnowsWhereEventsGo(t *testing.T) {
 	}
 }
 
-func TestAMerchantGetsAReportOfItsGoneEndpoint(t *testing.T) {
+func TestRun_ReportsAGoneEndpoint(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	shop := newReceiver(t, always(http.StatusGone))
 	acme := c.Merchant(t, "acme", shop.URL)
@@ -134,7 +134,7 @@ func TestAMerchantGetsAReportOfItsGoneEndpoint(t *testing.T) {
 	dispatchertest.Eventually(t, "an event says so", func() bool { return len(c.Events(t)) == 1 })
 }
 
-func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
+func TestRun_StopsWithoutACluster(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	l := f.launch(t, c)
 	dispatchertest.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })
@@ -144,7 +144,7 @@ func TestADispatcherThatNeverSawTheClusterStops(t *testing.T) {
 	}
 }
 
-func TestADispatcherThatCannotStartSaysWhy(t *testing.T) {
+func TestRun_StartErrors(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	evicting := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	for want, change := range map[string]func(*Options){

@@ -66,7 +66,7 @@ func TestStatus_PermanentFailure(t *testing.T) {
 	}
 }
 
-func TestOtherFailuresAreReportedAfterFiveMinutes(t *testing.T) {
+func TestStatus_TransientFailure(t *testing.T) {
 	refusing := httptest.NewServer(http.NotFoundHandler())
 	refusing.Close()
 	answering := func(status int) string { return newReceiver(t, always(status)).URL }
@@ -164,7 +164,7 @@ func TestReportHealth_DeadLettersSentAgain(t *testing.T) {
 }
 
 // Restarts and other dispatchers see the same published trigger again, until the operator has seen that it was handled.
-func TestATestOfAWebhookIsSentOnce(t *testing.T) {
+func TestStatus_TestTriggerIsSentOnce(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -200,7 +200,7 @@ func TestATestOfAWebhookIsSentOnce(t *testing.T) {
 }
 
 // A changed or removed webhook shows at once, and not when its turn to be refreshed comes.
-func TestAChangedEndpointIsReportedAtOnce(t *testing.T) {
+func TestStatus_ChangedEndpoint(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
@@ -221,7 +221,7 @@ func TestAChangedEndpointIsReportedAtOnce(t *testing.T) {
 	f.reports.AwaitReasons(t, "Healthy", "EndpointChanged", "")
 }
 
-func TestATestNeedsNoSubscriptionAndReachesTheMerchant(t *testing.T) {
+func TestStatus_TestNeedsNoSubscription(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // A proxy would resolve and connect where the guard cannot see. (One is never used for loopback
 // addresses, hence the name.)
-func TestTheEnvironmentsProxyIsNotUsed(t *testing.T) {
+func TestSend_IgnoresTheEnvironmentsProxy(t *testing.T) {
 	names := dnstest.Start(t)
 	names.Set("example.com", "127.0.0.1")
 	r := receive(t, status(http.StatusOK))
@@ -54,7 +54,7 @@ func inTurn(answers ...http.HandlerFunc) http.HandlerFunc {
 }
 
 // A receiver may close a kept connection at the instant the next event arrives on it, which says nothing of the endpoint.
-func TestAKeptConnectionThatEndsUnderAnEventIsNoFailure(t *testing.T) {
+func TestSend_KeptConnectionEnds(t *testing.T) {
 	r := receivePlain(t, inTurn(status(http.StatusOK), hangUp, status(http.StatusOK)))
 	c := client(t, r.trusting())
 	for i, want := range []int{1, 3, 4} {
@@ -68,7 +68,7 @@ func TestAKeptConnectionThatEndsUnderAnEventIsNoFailure(t *testing.T) {
 }
 
 // The request is repeated on another connection once, and not at all when it was on a new one.
-func TestAnEndpointThatHangsUpOnANewConnectionFails(t *testing.T) {
+func TestSend_NewConnectionEnds(t *testing.T) {
 	r := receivePlain(t, inTurn(status(http.StatusOK), hangUp))
 	c := client(t, r.trusting())
 	c.Send(t.Context(), attempt(r.URL))
@@ -82,7 +82,7 @@ func TestAnEndpointThatHangsUpOnANewConnectionFails(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreUsedAgain(t *testing.T) {
+func TestSend_ReusesConnections(t *testing.T) {
 	for name, start := range map[string]func(testing.TB, http.HandlerFunc) *receiver{"HTTP/1.1": receivePlain, "HTTP/2": receive} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "thank you") })
@@ -99,7 +99,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-func TestWhyAnAttemptFailed(t *testing.T) {
+func TestSend_FailureReason(t *testing.T) {
 	free, err := freeport.Choose()
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestWhyAnAttemptFailed(t *testing.T) {
 	}
 }
 
-func TestWithoutTheOperatorsLeaveNothingInsideIsReached(t *testing.T) {
+func TestSend_InternalAddresses(t *testing.T) {
 	names := dnstest.Start(t)
 	names.Set("shop.example", "127.0.0.1")
 	names.Set("cluster.example", "10.96.0.1")
@@ -177,7 +177,7 @@ func TestWithoutTheOperatorsLeaveNothingInsideIsReached(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPIsForTheOperatorToOpen(t *testing.T) {
+func TestSend_PlainHTTP(t *testing.T) {
 	r := receivePlain(t, status(http.StatusOK))
 	options := r.trusting()
 	options.AllowHTTP = false
@@ -190,7 +190,7 @@ func TestPlainHTTPIsForTheOperatorToOpen(t *testing.T) {
 }
 
 // What is public may point inside in three ways: by its answer, by its name, and by a name that was good.
-func TestAnOpenEndpointOpensNoWayInside(t *testing.T) {
+func TestSend_PublicEndpointPointsInside(t *testing.T) {
 	names := dnstest.Start(t)
 	inside := receive(t, status(http.StatusOK))
 	port := inside.URL[strings.LastIndexByte(inside.URL, ':'):]
@@ -219,7 +219,7 @@ func TestAnOpenEndpointOpensNoWayInside(t *testing.T) {
 	}
 }
 
-func TestAnOpenBlockMustBeOne(t *testing.T) {
+func TestNew_InvalidBlock(t *testing.T) {
 	if _, err := delivery.New(delivery.Options{AllowCIDRs: []netip.Prefix{{}}}); err == nil {
 		t.Error("accepted")
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 )
 
-func TestTheStatusDecides(t *testing.T) {
+func TestSend_Status(t *testing.T) {
 	tests := map[int]delivery.Result{
 		410: {Outcome: delivery.Gone, Reason: "gone"},
 	}

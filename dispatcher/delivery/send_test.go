@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 )
 
-func TestWhatAnEndpointReceives(t *testing.T) {
+func TestSend_Request(t *testing.T) {
 	r := receive(t, status(http.StatusOK))
 	request := attempt(r.URL + "/hooks?token=s3cret&shop=7")
 	request.Now = time.Unix(1_795_253_400, 999e6)
@@ -48,7 +48,7 @@ func TestWhatAnEndpointReceives(t *testing.T) {
 	}
 }
 
-func TestAnAttemptEndsInTime(t *testing.T) {
+func TestSend_Timeout(t *testing.T) {
 	r := receive(t, func(_ http.ResponseWriter, request *http.Request) { <-request.Context().Done() })
 	opened := delivery.Options{AllowCIDRs: loopback, AllowHTTP: true}
 	tests := map[string]struct {
@@ -70,7 +70,7 @@ func TestAnAttemptEndsInTime(t *testing.T) {
 }
 
 // The answer has been given; what follows it is read a little, and not waited for.
-func TestAnAnswerNeedNotEnd(t *testing.T) {
+func TestSend_EndlessAnswer(t *testing.T) {
 	tests := map[string]string{
 		"more than is read": "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 5000),
 		"and its chunks":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1388\r\n" + strings.Repeat("x", 5000) + "\r\n",
@@ -86,7 +86,7 @@ func TestAnAnswerNeedNotEnd(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatSwitchesProtocolsIsLeft(t *testing.T) {
+func TestSend_SwitchingProtocols(t *testing.T) {
 	words := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tunnel\r\n\r\n"
 	options := delivery.Options{AllowCIDRs: loopback, AllowHTTP: true, Timeout: never}
 	got := send(t, options, attempt(cleartext(speak(t, words, false))))
@@ -95,7 +95,7 @@ func TestAnEndpointThatSwitchesProtocolsIsLeft(t *testing.T) {
 	}
 }
 
-func TestABodyThatStopsEndsWithTheTimeout(t *testing.T) {
+func TestSend_StalledBody(t *testing.T) {
 	r := receive(t, func(w http.ResponseWriter, request *http.Request) {
 		_, _ = io.WriteString(w, "wait for it")
 		_ = http.NewResponseController(w).Flush()
@@ -106,7 +106,8 @@ func TestABodyThatStopsEndsWithTheTimeout(t *testing.T) {
 	send(t, options, attempt(r.URL)) // that it returns is what counts
 }
 
-func TestWhoeverStopsWaitingHearsSo(t *testing.T) {
+// A caller that stops waiting learns that.
+func TestSend_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := receive(t, func(_ http.ResponseWriter, request *http.Request) {
 		cancel()
@@ -118,7 +119,7 @@ func TestWhoeverStopsWaitingHearsSo(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentUnsigned(t *testing.T) {
+func TestSend_Unsigned(t *testing.T) {
 	r := receive(t, status(http.StatusOK))
 	for name, secrets := range map[string][]published.SigningSecret{"none": nil, "an empty one": {{}}} {
 		request := attempt(r.URL)
@@ -133,7 +134,7 @@ func TestNothingIsSentUnsigned(t *testing.T) {
 }
 
 // Either of the secrets of a rotation is enough to verify with; a third is not.
-func TestAnyoneWithASecretCanVerify(t *testing.T) {
+func TestSign_EachSecretVerifies(t *testing.T) {
 	r := receive(t, status(http.StatusNoContent))
 	newer, older, foreign := published.NewSigningSecret(), published.NewSigningSecret(), published.NewSigningSecret()
 	request := attempt(r.URL + "/hooks")
@@ -157,7 +158,7 @@ func TestAnyoneWithASecretCanVerify(t *testing.T) {
 	}
 }
 
-func TestTheIDAndTheTimeAreSigned(t *testing.T) {
+func TestSign_CoversIDAndTime(t *testing.T) {
 	r := receive(t, status(http.StatusNoContent))
 	request := attempt(r.URL)
 	send(t, r.trusting(), request)
@@ -178,7 +179,7 @@ func TestTheIDAndTheTimeAreSigned(t *testing.T) {
 }
 
 // A receiver must recognize an event it has seen, and an old signature.
-func TestLaterAttemptsDifferInTheirTimeOnly(t *testing.T) {
+func TestSign_LaterAttempt(t *testing.T) {
 	r := receive(t, status(http.StatusInternalServerError))
 	c := client(t, r.trusting())
 	first := attempt(r.URL)

@@ -96,7 +96,7 @@ var special = map[string]string{
 	"ISATAP, universal":            "2606:4700::200:5efe:0:0/96",
 }
 
-func TestSpecialAddressesAreRefused(t *testing.T) {
+func TestCheck_SpecialAddresses(t *testing.T) {
 	g := guard(t)
 	for name, text := range special {
 		block := netip.MustParsePrefix(text)
@@ -116,7 +116,7 @@ func TestSpecialAddressesAreRefused(t *testing.T) {
 	}
 }
 
-func TestPublicAddressesPass(t *testing.T) {
+func TestCheck_PublicAddresses(t *testing.T) {
 	g := guard(t)
 	for _, text := range []string{
 		"1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001:82b::200e", "2001:4860:4860::8888",
@@ -133,7 +133,7 @@ func TestPublicAddressesPass(t *testing.T) {
 	}
 }
 
-func TestOpenBlocksOpenNothingElse(t *testing.T) {
+func TestCheck_AllowedBlocks(t *testing.T) {
 	g := guard(t, "10.1.0.0/16", "fd12::/16")
 	for text, want := range map[string]error{
 		"10.1.2.3": nil, "fd12::1": nil, "1.1.1.1": nil,
@@ -146,13 +146,13 @@ func TestOpenBlocksOpenNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheZeroGuardRefuses(t *testing.T) {
+func TestCheck_ZeroGuard(t *testing.T) {
 	if err := (egress.Guard{}).Check(netip.MustParseAddr("1.1.1.1")); !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("got %v, want ErrRefused", err)
 	}
 }
 
-func TestAnOpenBlockMustBeOne(t *testing.T) {
+func TestNewGuard_InvalidBlock(t *testing.T) {
 	for name, block := range map[string]netip.Prefix{
 		"none":         {},
 		"IPv4 in IPv6": netip.MustParsePrefix("::ffff:10.0.0.0/104"),
@@ -242,7 +242,7 @@ func embedded(address netip.Addr) map[string]netip.Addr {
 
 const patience = 20 * time.Second
 
-func TestADialThatIsRefusedReachesNobody(t *testing.T) {
+func TestDial_BlockedAddresses(t *testing.T) {
 	names := dnstest.Start(t)
 	names.Set("shop.example", "127.0.0.1")
 	names.Set("shop6.example", "::1")
@@ -276,7 +276,7 @@ func TestADialThatIsRefusedReachesNobody(t *testing.T) {
 }
 
 // The name was good when the Merchant was written, and on the first event.
-func TestANameThatTurnsInwardsIsRefusedFromThenOn(t *testing.T) {
+func TestDial_NameTurnsInternal(t *testing.T) {
 	names := dnstest.Start(t)
 	inside := listen(t)
 	dialer := egress.NewDialer(guard(t, "127.0.0.2/32"), names.Resolver(), patience)
@@ -302,7 +302,7 @@ func TestANameThatTurnsInwardsIsRefusedFromThenOn(t *testing.T) {
 	}
 }
 
-func TestOfANamesAddressesOnlyThosePermittedAreTried(t *testing.T) {
+func TestDial_NameWithSomeAllowedAddresses(t *testing.T) {
 	names := dnstest.Start(t)
 	names.Set("shop.example", "127.0.0.1", "127.0.0.2", "10.0.0.1")
 	inside := listen(t)
@@ -318,7 +318,7 @@ func TestOfANamesAddressesOnlyThosePermittedAreTried(t *testing.T) {
 }
 
 // IPv4 within IPv6 has no block of its own to be opened, and would be another's.
-func TestAnAddressIsJudgedAsItIsWritten(t *testing.T) {
+func TestDial_IPv4InIPv6(t *testing.T) {
 	inside := listen(t)
 	dialer := egress.NewDialer(guard(t, "127.0.0.1/32"), nil, patience)
 	connection, err := dialer.DialContext(t.Context(), "tcp", "[::ffff:127.0.0.1]"+inside.port)
@@ -330,7 +330,7 @@ func TestAnAddressIsJudgedAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestARefusalDoesNotRevealTheAddress(t *testing.T) {
+func TestDial_ErrorHidesTheAddress(t *testing.T) {
 	names := dnstest.Start(t)
 	names.Set("shop.example", "10.20.30.40")
 	dialer := egress.NewDialer(guard(t), names.Resolver(), patience)

@@ -101,7 +101,7 @@ func (f fixture) key(t *testing.T, name string, generation int64, cause v1alpha1
 	_ = f.Informer("key").Update(secret)
 }
 
-func TestEndpointOfAMerchant(t *testing.T) {
+func TestEndpoint_Published(t *testing.T) {
 	f := newFixture()
 	id := published.ID("acme-uid")
 	if e := f.Endpoint(id); e.State != Unknown {
@@ -161,7 +161,7 @@ func TestEndpoint_RemovedWebhook(t *testing.T) {
 }
 
 // Both secrets sign for a day, then the newer one alone, whether or not the operator has tidied up.
-func TestSecretsSignInTheirTime(t *testing.T) {
+func TestEndpoint_Secrets(t *testing.T) {
 	f := newFixture()
 	f.publish(t, merchant(hook))
 	first := published.NewWebhookRecord(merchant(hook), now)

@@ -14,7 +14,7 @@ import (
 )
 
 // What cannot be read is still there.
-func TestAMerchantThatCannotBeDecoded(t *testing.T) {
+func TestEndpoint_Undecodable(t *testing.T) {
 	f := newFixture()
 	id := published.ID("acme-uid")
 	damage := func() {
@@ -44,7 +44,7 @@ func TestAMerchantThatCannotBeDecoded(t *testing.T) {
 }
 
 // In a rolling upgrade a newer operator may publish what this program does not understand.
-func TestWhatANewerOperatorPublishesMakesEventsWait(t *testing.T) {
+func TestEndpoint_NewerVersion(t *testing.T) {
 	f := newFixture()
 	id := published.ID("acme-uid")
 	f.publish(t, merchant(hook))
@@ -71,7 +71,7 @@ func TestWhatANewerOperatorPublishesMakesEventsWait(t *testing.T) {
 }
 
 // A published object that vanishes may be an accident. The operator writes a tombstone before it withdraws one.
-func TestAMerchantThatWasWithdrawn(t *testing.T) {
+func TestEndpoint_Withdrawn(t *testing.T) {
 	f := newFixture()
 	id := published.ID("acme-uid")
 	want := func(desc string, state State) {
@@ -107,7 +107,7 @@ func TestAMerchantThatWasWithdrawn(t *testing.T) {
 	}
 }
 
-func TestRotatedKeysAreReportedWithTheirMerchant(t *testing.T) {
+func TestTakeKey_ReportsRotations(t *testing.T) {
 	f := newFixture()
 	f.key(t, "early", 2, v1alpha1.RotationTrigger) // before its merchant, as the first lists may come in any order
 	f.key(t, "gone", 2, v1alpha1.RotationTrigger)
@@ -125,7 +125,7 @@ func TestRotatedKeysAreReportedWithTheirMerchant(t *testing.T) {
 	}
 }
 
-func TestChangedEndpointsAreReported(t *testing.T) {
+func TestTakeMerchant_ReportsChanges(t *testing.T) {
 	f := newFixture()
 	for i, step := range []struct {
 		webhook *v1alpha1.Webhook

@@ -11,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
-func TestHealthOfAnEndpoint(t *testing.T) {
+func TestNewHealth(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	timeout := outbox.AttemptFailure{Time: ago(time.Second), Reason: reasonTimeout}
@@ -45,7 +45,7 @@ func TestHealthOfAnEndpoint(t *testing.T) {
 }
 
 // Every kind of failure has a reason of its own that a person can read.
-func TestEveryFailureHasAReasonWithAMessage(t *testing.T) {
+func TestFailureReason_HasAMessage(t *testing.T) {
 	for _, reason := range delivery.Reasons() {
 		if reason == delivery.ReasonDelivered || reason == delivery.ReasonInterrupted {
 			continue // no failure

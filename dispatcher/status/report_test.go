@@ -16,7 +16,7 @@ import (
 
 // etcd must not pay for traffic: ten thousand deliveries of twenty merchants are twenty reports, with
 // another one for each that had events waiting, and twenty more after ten minutes.
-func TestReportsDoNotGrowWithTraffic(t *testing.T) {
+func TestReportHealth_WritesDoNotGrowWithTraffic(t *testing.T) {
 	f := newFixture(t)
 	const merchants, events = 20, 500
 	all := make([]endpoints.Endpoint, merchants)
@@ -112,7 +112,7 @@ func TestReportHealth_AlternatingEndpoint(t *testing.T) {
 }
 
 // Whatever fails at once, one round of one dispatcher makes a bounded number of reports, and the next ones the rest.
-func TestReportsOfAllMerchantsHaveABudget(t *testing.T) {
+func TestReportHealth_BudgetOfARound(t *testing.T) {
 	f := newFixture(t)
 	const merchants = 2*changesPerRound + 5
 	r := f.reporter()
@@ -130,7 +130,7 @@ func TestReportsOfAllMerchantsHaveABudget(t *testing.T) {
 }
 
 // Counts that changed without a delivery are refreshed too.
-func TestCountsAreRefreshed(t *testing.T) {
+func TestRefreshHealth_Counts(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("http://127.0.0.1:1", 7)
 	id := f.Event(t, acme.MerchantID)
