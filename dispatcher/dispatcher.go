@@ -43,7 +43,7 @@ type index interface {
 // dispatcher is one of any number that share a Redis. Every field of the first group is required; prepare fills the others.
 type dispatcher struct {
 	*deliverer
-	redis     *redis.Client // to hear of new events
+	redis     *redis.Client // to learn of new events
 	store     *store.Store  // to sweep
 	index     index
 	rotations *rotations
@@ -112,7 +112,7 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 		},
 		loop.Loop{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
 		loop.Loop{Interval: backlogInterval, Step: d.countBacklog},
-		loop.Loop{Interval: backlogInterval, Step: d.countOwed},
+		loop.Loop{Interval: backlogInterval, Step: d.countRefundsOwed},
 	)
 	d.workers.Wait()
 }

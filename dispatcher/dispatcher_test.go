@@ -28,7 +28,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// Another dispatcher gets the events that have not begun at once.
+// Another dispatcher gets the events that have not started at once.
 func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
@@ -39,7 +39,7 @@ func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 	}
 	d := f.dispatcher(t, func(o *Options) { o.Concurrency = 1 })
 	stop := start(t, d)
-	begun := shop.await(t, 1)[0].ID
+	started := shop.await(t, 1)[0].ID
 	dispatchertest.Eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
 
 	stopped := make(chan error, 1)
@@ -55,8 +55,8 @@ func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 		return len(released) == 2
 	})
 	for _, lease := range released {
-		if lease.Event.ID == begun || lease.Attempts != 0 {
-			t.Errorf("released %s after %d attempts, while %s was in progress", lease.Event.ID, lease.Attempts, begun)
+		if lease.Event.ID == started || lease.Attempts != 0 {
+			t.Errorf("released %s after %d attempts, while %s was in progress", lease.Event.ID, lease.Attempts, started)
 		}
 	}
 	select {
@@ -169,9 +169,9 @@ func TestDispatcher_ClockJumps(t *testing.T) {
 	})
 	acme := f.EndpointAt(shop.URL, 7)
 	const many = 40
-	wanted := map[string]bool{}
+	missing := map[string]bool{}
 	for range many {
-		wanted[f.Event(t, acme.MerchantID)] = true
+		missing[f.Event(t, acme.MerchantID)] = true
 	}
 	d := f.dispatcher(t, func(o *Options) {
 		o.Schedule = append(o.Schedule, o.Schedule[1:]...)
@@ -180,9 +180,9 @@ func TestDispatcher_ClockJumps(t *testing.T) {
 	stop := start(t, d)
 	dispatchertest.Eventually(t, "every event has arrived", func() bool {
 		for _, id := range shop.ids() {
-			delete(wanted, id)
+			delete(missing, id)
 		}
-		return len(wanted) == 0
+		return len(missing) == 0
 	})
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if err := stop(); err != nil {

@@ -73,8 +73,8 @@ func (f *queueFixture) deferJobs(_ context.Context, _ time.Duration, reason stri
 	}
 }
 
-// jobOf returns a job of a merchant. What is before a slash in its name is the namespace; else it has one of its own.
-func (f *queueFixture) jobOf(merchant string, n int) job {
+// newJob returns a job of a merchant. What is before a slash in its name is the namespace; else it has one of its own.
+func (f *queueFixture) newJob(merchant string, n int) job {
 	namespace, _, _ := strings.Cut(merchant, "/")
 	return job{
 		lease:    outbox.Lease{Event: feed.Event{ID: fmt.Sprintf("%s%d", merchant, n), MerchantID: merchant}},
@@ -83,15 +83,15 @@ func (f *queueFixture) jobOf(merchant string, n int) job {
 	}
 }
 
-func (f *queueFixture) offerOf(merchant string, n int) (delay time.Duration, reason string) {
-	delay, reason, _ = f.offer(context.Background(), f.jobOf(merchant, n))
+func (f *queueFixture) offerJob(merchant string, n int) (delay time.Duration, reason string) {
+	delay, reason, _ = f.offer(context.Background(), f.newJob(merchant, n))
 	return delay, reason
 }
 
 // prove makes endpoints that have had a success, so that two attempts of each may be in progress.
 func (f *queueFixture) prove(merchants ...string) {
 	for _, merchant := range merchants {
-		f.queue(f.jobOf(merchant, 0)).breaker.successes = 1
+		f.queue(f.newJob(merchant, 0)).breaker.successes = 1
 	}
 }
 
@@ -120,12 +120,12 @@ func TestTake_EndpointsTakeTurns(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 3, jobsPerAttempt: 10})
 	f.prove("a", "b")
 	for n := range 4 {
-		f.offerOf("a", n)
+		f.offerJob("a", n)
 	}
-	f.offerOf("b", 0)
+	f.offerJob("b", 0)
 	f.awaitStarted(t, "a0", "a1", "b0")
-	f.offerOf("c", 0) // all places are taken, and a is not ready
-	f.offerOf("b", 1)
+	f.offerJob("c", 0) // all places are taken, and a is not ready
+	f.offerJob("b", 1)
 	f.answer("a0") <- succeeded
 	f.awaitStarted(t, "a0", "a1", "b0", "c0") // c came before a and b could have another
 	f.answer("b0") <- succeeded
@@ -152,7 +152,7 @@ func TestTake_EndpointsTakeTurns(t *testing.T) {
 func TestTake_MorePlacesWithEachSuccess(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 3, attempts: 100, jobsPerAttempt: 10})
 	for n := range 9 {
-		f.offerOf("a", n)
+		f.offerJob("a", n)
 	}
 	f.awaitStarted(t, "a0")
 	f.answer("a0") <- succeeded
@@ -175,7 +175,7 @@ func TestTake_FailingEndpoint(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 100, jobsPerAttempt: 10})
 	f.prove("a")
 	for n := range 9 {
-		f.offerOf("a", n)
+		f.offerJob("a", n)
 	}
 	f.awaitStarted(t, "a0", "a1")
 	f.answer("a0") <- failed
@@ -186,18 +186,18 @@ func TestTake_FailingEndpoint(t *testing.T) {
 		f.answer(started[n]) <- failed
 	}
 	f.awaitDeferred(t, "a5 breaker", "a6 breaker", "a7 breaker", "a8 breaker")
-	if after, why := f.offerOf("a", 9); why != deferredBreaker || after != minOpen {
+	if after, why := f.offerJob("a", 9); why != deferredBreaker || after != minOpen {
 		t.Errorf("while it is open: %s, after %s", why, after)
 	}
-	if _, why := f.offerOf("b", 0); why != "" {
+	if _, why := f.offerJob("b", 0); why != "" {
 		t.Errorf("another endpoint: %s", why)
 	}
 	f.pass(minOpen)
-	f.offerOf("a", 10)
-	f.offerOf("a", 11)
+	f.offerJob("a", 10)
+	f.offerJob("a", 11)
 	f.awaitStarted(t, "a0", "a1", "a10", "a2", "a3", "a4", "b0")
 	f.answer("a10") <- succeeded
-	f.offerOf("a", 12)
+	f.offerJob("a", 12)
 	f.awaitStarted(t, "a0", "a1", "a10", "a11", "a12", "a2", "a3", "a4", "b0")
 	for _, id := range []string{"a11", "a12", "b0"} {
 		f.answer(id) <- succeeded
@@ -209,11 +209,11 @@ func TestTake_FailingEndpoint(t *testing.T) {
 // Else an attempt could go on while another dispatcher has the event.
 func TestWork_LateJobIsDeferred(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 1, jobsPerAttempt: 10})
-	f.offerOf("a", 0)
-	f.offerOf("a", 1)
+	f.offerJob("a", 0)
+	f.offerJob("a", 1)
 	f.awaitStarted(t, "a0")
 	f.pass(13*time.Second + time.Millisecond)
-	f.offerOf("a", 2)
+	f.offerJob("a", 2)
 	f.answer("a0") <- succeeded
 	f.awaitDeferred(t, "a1 busy")
 	f.awaitStarted(t, "a0", "a2")
@@ -232,20 +232,20 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 		}
 	}
 	want("nothing here", map[string]int{}, 2)
-	f.offerOf("a", 0)
-	f.offerOf("a", 1)
+	f.offerJob("a", 0)
+	f.offerJob("a", 1)
 	want("one attempt and one waiting event", map[string]int{"a": 1}, 2)
-	f.offerOf("a", 2)
+	f.offerJob("a", 2)
 	want("two waiting events", map[string]int{"a": 0}, 2)
 	if full, _ := f.room(bucket + 1); len(full) != 0 {
 		t.Errorf("in another bucket %v are full", full)
 	}
 	for _, merchant := range []string{"b", "c", "d"} {
-		f.offerOf(merchant, 0) // one of them has the other place
+		f.offerJob(merchant, 0) // one of them has the other place
 	}
 	want("four waiting events", map[string]int{"a": 0}, 1)
 	for n := range 4 {
-		f.offerOf("e", n)
+		f.offerJob("e", n)
 	}
 	want("eight waiting events", map[string]int{"a": 0}, 0)
 	for _, id := range []string{"b0", "c0", "d0", "e0", "e1", "e2", "e3", "a0"} {
@@ -258,7 +258,7 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 	}
 	f.close(t.Context())
 	f.awaitDeferred(t, "a2 stopping")
-	if after, why := f.offerOf("e", 0); why != deferredStopping || after != 0 {
+	if after, why := f.offerJob("e", 0); why != deferredStopping || after != 0 {
 		t.Errorf("after it was closed: %s, after %s", why, after)
 	}
 	f.answer("a1") <- succeeded
@@ -273,14 +273,14 @@ func TestQueueLimits_Room(t *testing.T) {
 		inFlight, waiting int
 		want              int
 	}{
-		"not known":            {0, 0, 0, 8 * 17},
-		"quick":                {10 * time.Millisecond, 8, 20, 8*16 - 20},
-		"quick, nearly full":   {10 * time.Millisecond, 8, 65, 0},
-		"100 ms":               {100 * time.Millisecond, 8, 0, 8 * 5},
-		"slow":                 {10 * time.Second, 0, 0, 8},
-		"slow, one place left": {10 * time.Second, 7, 0, 1},
-		"slow, no place left":  {10 * time.Second, 8, 0, 0},
-		"slow, nothing begun":  {10 * time.Second, 0, 9, 0},
+		"not known":             {0, 0, 0, 8 * 17},
+		"quick":                 {10 * time.Millisecond, 8, 20, 8*16 - 20},
+		"quick, nearly full":    {10 * time.Millisecond, 8, 65, 0},
+		"100 ms":                {100 * time.Millisecond, 8, 0, 8 * 5},
+		"slow":                  {10 * time.Second, 0, 0, 8},
+		"slow, one place left":  {10 * time.Second, 7, 0, 1},
+		"slow, no place left":   {10 * time.Second, 8, 0, 0},
+		"slow, nothing started": {10 * time.Second, 0, 9, 0},
 	} {
 		queue := &endpointQueue{breaker: breaker{successes: 7}, inFlight: row.inFlight, jobs: make([]job, row.waiting)}
 		queue.note(row.took)
@@ -297,20 +297,20 @@ func TestTake_SlowEndpoints(t *testing.T) {
 	const kept = 64 / 16
 	slow := func(i int) string { return fmt.Sprintf("slow/%c", 'a'+i) }
 	for i := range 16 {
-		f.queue(f.jobOf(slow(i), 0)).breaker.successes = 7
+		f.queue(f.newJob(slow(i), 0)).breaker.successes = 7
 	}
 	for n := range 8 {
 		for i := range 16 {
-			f.offerOf(slow(i), n)
+			f.offerJob(slow(i), n)
 		}
 	}
 	f.awaitInFlight(t, 64-2*kept) // the rest is for endpoints and namespaces that have none in progress
 	for i := range kept + 3 {
-		f.offerOf(fmt.Sprintf("slow/quick%d-", i), 0)
+		f.offerJob(fmt.Sprintf("slow/quick%d-", i), 0)
 	}
 	f.awaitInFlight(t, 64-kept)
 	for i := range kept + 2 {
-		f.offerOf(fmt.Sprintf("other%d/quick-", i), 0)
+		f.offerJob(fmt.Sprintf("other%d/quick-", i), 0)
 	}
 	f.awaitInFlight(t, 64)
 
@@ -353,11 +353,11 @@ func (f *queueFixture) finishAll(t *testing.T) {
 func TestTake_NamespacesShare(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 8, jobsPerAttempt: 16})
 	for i := range 20 {
-		f.offerOf(fmt.Sprintf("big/%02d-", i), 0)
+		f.offerJob(fmt.Sprintf("big/%02d-", i), 0)
 	}
 	dispatchertest.Eventually(t, "it has all places", func() bool { return len(f.seen(&f.started)) == 8 })
 	for i := range 6 {
-		f.offerOf(fmt.Sprintf("small/%02d-", i), 0)
+		f.offerJob(fmt.Sprintf("small/%02d-", i), 0)
 	}
 	for _, id := range f.seen(&f.started)[:8] {
 		f.answer(id) <- succeeded
@@ -380,7 +380,7 @@ func TestTake_NamespacesShare(t *testing.T) {
 func TestRoom_ForgetsOldFailures(t *testing.T) {
 	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 8, jobsPerAttempt: 16})
 	bucket := feed.Event{MerchantID: "a"}.Bucket()
-	f.offerOf("a", 0)
+	f.offerJob("a", 0)
 	f.answer("a0") <- failed
 	f.awaitInFlight(t, 0)
 	f.pass(maxIdle)

@@ -62,7 +62,7 @@ func TestLease_UnknownMerchant(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
-	dispatchertest.Eventually(t, "the log says so", func() bool { return strings.Contains(f.Log.String(), stranger) })
+	dispatchertest.Eventually(t, "the merchant is logged", func() bool { return strings.Contains(f.Log.String(), stranger) })
 	acme.MerchantID = stranger
 	f.Index.Put(acme)
 	if seen := shop.await(t, 1); seen[0].ID != id {
@@ -87,7 +87,7 @@ func TestLease_UndecodableMerchant(t *testing.T) {
 	}
 }
 
-// A webhook that is removed for a moment loses nothing.
+// A webhook that is removed for a short time loses nothing.
 func TestLease_RemovedWebhook(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
@@ -105,7 +105,7 @@ func TestLease_RemovedWebhook(t *testing.T) {
 	}
 }
 
-// What has waited for another webhook is dropped, counted and logged once the operator says so; later events are dropped as those of a
+// What has waited for another webhook is dropped, counted and logged once the operator allows it; later events are dropped as those of a
 // merchant that never had a webhook.
 func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
 	f := newFixture(t)
@@ -313,8 +313,8 @@ func TestLease_OpenBreaker(t *testing.T) {
 
 	clock = clock.Add(maxOpen)
 	f.Event(t, acme.MerchantID)
-	const leasedAndPutOff = 2
-	if n := touched(); n == 0 || n > leasedAndPutOff*2*leaseBatch {
+	const leasedAndDeferred = 2
+	if n := touched(); n == 0 || n > leasedAndDeferred*2*leaseBatch {
 		t.Errorf("%d events were touched when the breaker allowed an attempt", n)
 	}
 	dispatchertest.Eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })

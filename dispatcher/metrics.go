@@ -113,8 +113,8 @@ func (m *metrics) initialize() {
 	for _, reason := range []string{deferredBusy, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
-	for _, owed := range owedAges {
-		m.refundsOwed.WithLabelValues(owed.label)
+	for _, bin := range refundAges {
+		m.refundsOwed.WithLabelValues(bin.label)
 	}
 	for _, cause := range []string{outbox.EndpointGone, outbox.EndpointFailing} {
 		m.endpointsDisabled.WithLabelValues(cause)

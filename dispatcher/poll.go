@@ -15,11 +15,11 @@ import (
 // less often costs less.
 const pollsPerSweep = 2
 
-// restInterval bounds how late a dispatcher at rest sees what no message tells it of: sessions of test mode that act a second after their
-// creation, and retries of others.
+// restInterval bounds how late a dispatcher at rest sees what no message announces: sessions of test mode that settle a second after their
+// creation, and retries of other dispatchers.
 const restInterval = time.Second
 
-// What the loop of polls does. What begins during a poll may be missing in its answer, so it keeps it from resting.
+// What the loop of polls does. What starts during a poll may be missing in its answer, so it keeps it from resting.
 const (
 	awake = iota
 	polling
@@ -29,13 +29,13 @@ const (
 // poll starts a lease or a sweep of each bucket in which something is due, and does not wait for them: a bucket whose
 // Redis Cluster server is slow delays no other. At most one lease and one sweep of a bucket are in progress.
 //
-// If nothing is due or in progress, and events are heard of, it decides to rest until the next one is due, for at most restInterval.
+// If nothing is due or in progress, and messages of all buckets arrive, it rests until the next one is due, for at most restInterval.
 func (d *dispatcher) poll(ctx, attempts context.Context) error {
-	heard := d.recorded.all() // before it looks: from then on it hears of events
+	subscribed := d.recorded.all() // before it looks: from then on messages arrive
 	d.state.Store(polling)
 	pending, err := loop.Pending(ctx, d.outbox.PendingWork, d.log)
 	d.polls++
-	rest, next := heard && len(pending) == session.Buckets && d.queues.idle(), jitter.Add(restInterval, jitter.Fraction())
+	rest, next := subscribed && len(pending) == session.Buckets && d.queues.idle(), jitter.Add(restInterval, jitter.Fraction())
 	for _, work := range pending {
 		bucket := work.Bucket
 		if work.Events {
@@ -67,7 +67,7 @@ func (d *dispatcher) startLease(ctx, attempts context.Context, bucket session.Bu
 	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.lease(attempts, bucket) })
 }
 
-// leaseRecorded starts leases of the buckets in which events were recorded. While it may not hear of all, there is no rest.
+// leaseRecorded starts leases of the buckets in which events were recorded. While messages may be lost, there is no rest.
 func (d *dispatcher) leaseRecorded(ctx, attempts context.Context) {
 	if !d.recorded.all() {
 		d.wake()
@@ -156,24 +156,24 @@ func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// owedAges are those of payments to be refunded, as a metric counts them: how long they have waited at least.
-var owedAges = []struct {
+// refundAges are those of payments to be refunded, as a metric counts them: how long they have waited at least.
+var refundAges = []struct {
 	label string
 	age   time.Duration
 }{{"72h", 72 * time.Hour}, {"24h", 24 * time.Hour}, {"1h", time.Hour}, {"0h", 0}}
 
-// countOwed counts the payments that rails have to refund, for the metrics.
-func (d *dispatcher) countOwed(ctx context.Context) (more bool, err error) {
-	ages := make([]time.Duration, len(owedAges))
-	for i, owed := range owedAges {
-		ages[i] = owed.age
+// countRefundsOwed counts the payments that rails have to refund, for the metrics.
+func (d *dispatcher) countRefundsOwed(ctx context.Context) (more bool, err error) {
+	ages := make([]time.Duration, len(refundAges))
+	for i, bin := range refundAges {
+		ages[i] = bin.age
 	}
 	counts, err := d.store.Owed(ctx, ages)
 	if err != nil {
 		return false, err
 	}
-	for i, owed := range owedAges {
-		d.metrics.refundsOwed.WithLabelValues(owed.label).Set(float64(counts[i]))
+	for i, bin := range refundAges {
+		d.metrics.refundsOwed.WithLabelValues(bin.label).Set(float64(counts[i]))
 	}
 	return false, nil
 }

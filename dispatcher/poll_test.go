@@ -168,7 +168,7 @@ func TestSweep_SendsExpired(t *testing.T) {
 	}
 }
 
-// A dispatcher that hears of an event sends it without a poll, also an event of which it hears while it leases others.
+// A dispatcher sends an event at its message, without a poll, also one whose message arrives during a lease.
 func TestRecorded_SendsAtOnce(t *testing.T) {
 	f := newFixture(t)
 	shop := newReceiver(t, always(http.StatusOK))
@@ -176,7 +176,7 @@ func TestRecorded_SendsAtOnce(t *testing.T) {
 	d := f.dispatcher(t)
 	d.pollEvery = 24 * time.Hour
 	start(t, d)
-	dispatchertest.Eventually(t, "it listens", func() bool {
+	dispatchertest.Eventually(t, "it is subscribed", func() bool {
 		channel := redis.KeyspaceOf(7).Key(store.EndedChannel)
 		listeners, err := f.Redis(t).PubSubNumSub(t.Context(), channel).Result()
 		return err == nil && listeners[channel] == 1
@@ -234,9 +234,9 @@ func TestPoll_SlowBucketDelaysNoOther(t *testing.T) {
 func TestCountRefundsOwed(t *testing.T) {
 	f := newFixture(t)
 	d := f.dispatcher(t)
-	owed := func(when string, want ...float64) {
+	wantRefunds := func(when string, want ...float64) {
 		t.Helper()
-		_, err := d.countOwed(t.Context())
+		_, err := d.countRefundsOwed(t.Context())
 		dispatchertest.Must(t, err)
 		for i, age := range []string{"0h", "1h", "24h", "72h"} {
 			if got := testutil.ToFloat64(d.metrics.refundsOwed.WithLabelValues(age)); got != want[i] {
@@ -244,7 +244,7 @@ func TestCountRefundsOwed(t *testing.T) {
 			}
 		}
 	}
-	owed("at first", 0, 0, 0, 0)
+	wantRefunds("at first", 0, 0, 0, 0)
 	asks := storetest.Merchant()
 	_, created, err := f.Store.CreateSession(t.Context(), asks, storetest.NewSession())
 	dispatchertest.Must(t, err)
@@ -254,15 +254,15 @@ func TestCountRefundsOwed(t *testing.T) {
 		_, err := f.Store.Settle(t.Context(), id, payment)
 		dispatchertest.Must(t, err)
 	}
-	owed("refused", 2, 0, 0, 0)
+	wantRefunds("refused", 2, 0, 0, 0)
 	c := f.Redis(t)
 	ago := float64(time.Now().Add(-25 * time.Hour).UnixMilli())
 	dispatchertest.Must(t, c.ZAdd(t.Context(), storetest.Tag(asks.MerchantID)+"owed", goredis.Z{Score: ago, Member: id.String() + " " + rail.Scope("2")}).Err())
-	owed("a day later", 2, 1, 1, 0)
+	wantRefunds("a day later", 2, 1, 1, 0)
 	for _, ref := range []string{"2", "3"} {
 		refund := session.Refund{Rail: rail, Ref: "back-" + ref, PaymentRef: ref, AmountCents: created.Session.Charge.AmountCents}
 		_, err := f.Store.Refund(t.Context(), id, refund)
 		dispatchertest.Must(t, err)
 	}
-	owed("refunded", 0, 0, 0, 0)
+	wantRefunds("refunded", 0, 0, 0, 0)
 }

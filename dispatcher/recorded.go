@@ -12,8 +12,8 @@ import (
 // gatherTime is how long to wait for more events after the first: leases and attempts that start together share their round trips.
 const gatherTime = 10 * time.Millisecond
 
-// recorded are the buckets in which events were recorded since the last leases, as far as Redis has said so. It is a
-// redis.Subscriber. What it does not hear of, a poll finds.
+// recorded are the buckets in which events were recorded since the last leases, as far as messages of Redis say. It is a
+// redis.Subscriber. What it does not learn of, a poll finds.
 type recorded struct {
 	changed loop.Signal
 
@@ -24,7 +24,7 @@ type recorded struct {
 
 func newRecorded() *recorded { return &recorded{changed: loop.NewSignal()} }
 
-// Received hears of an event of the bucket.
+// Received notes that an event of the bucket was recorded.
 func (r *recorded) Received(bucket session.Bucket, _ string) {
 	r.mu.Lock()
 	r.buckets[bucket] = true
@@ -32,14 +32,14 @@ func (r *recorded) Received(bucket session.Bucket, _ string) {
 	r.changed.Set()
 }
 
-// Subscribed says that events of the bucket are heard of from now on.
+// Subscribed notes that from now on messages of the bucket arrive.
 func (r *recorded) Subscribed(bucket session.Bucket) {
 	r.mu.Lock()
 	r.subscribed[bucket] = true
 	r.mu.Unlock()
 }
 
-// Lost says that events of the bucket may not be heard of.
+// Lost notes that messages of the bucket may be lost.
 func (r *recorded) Lost(bucket session.Bucket, _ error) {
 	r.mu.Lock()
 	r.subscribed[bucket] = false
@@ -60,7 +60,7 @@ func (r *recorded) take() (buckets []session.Bucket) {
 	return buckets
 }
 
-// all reports whether events of all buckets are heard of.
+// all reports whether messages of all buckets arrive.
 func (r *recorded) all() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,14 +28,14 @@ func newRotations() *rotations {
 
 // add does not wait for Redis, because a watch calls it.
 func (r *rotations) add(key published.KeyRecord, merchantName string) {
-	news := feed.KeyRotation{
+	rotation := feed.KeyRotation{
 		KeyID:      key.KeyID,
 		Prefix:     key.Current.Prefix,
 		Generation: key.Generation,
 		Cause:      key.LastRotation.Cause,
 	}
 	r.mu.Lock()
-	event := feed.NewKeyRotated(key.MerchantID, merchantName, news, key.LastRotation.Time)
+	event := feed.NewKeyRotated(key.MerchantID, merchantName, rotation, key.LastRotation.Time)
 	event.TestMode = key.Test
 	r.pending[key.KeyID] = event
 	r.mu.Unlock()

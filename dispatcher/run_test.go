@@ -127,11 +127,11 @@ func TestRun_ReportsAGoneEndpoint(t *testing.T) {
 	c.Publish(t, acme)
 	f.Event(t, published.ID(acme.UID))
 	f.launch(t, c).proxy.Mend()
-	dispatchertest.Eventually(t, "the Merchant says so", func() bool {
+	dispatchertest.Eventually(t, "the status of the Merchant is written", func() bool {
 		condition := c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
 		return condition.Status == metav1.ConditionFalse && condition.Reason == "EndpointGone"
 	})
-	dispatchertest.Eventually(t, "an event says so", func() bool { return len(c.Events(t)) == 1 })
+	dispatchertest.Eventually(t, "an event is written", func() bool { return len(c.Events(t)) == 1 })
 }
 
 func TestRun_StopsWithoutACluster(t *testing.T) {
@@ -184,11 +184,11 @@ func TestRun_SilentMailServer(t *testing.T) {
 	asks.MerchantID = published.ID(acme.UID)
 	const payments = 20 // more than mails are sent at a time
 	for range payments {
-		wanted := storetest.NewSession()
-		wanted.Charge.CustomerEmail = "ada@example.org"
-		_, created, err := sessions.CreateSession(t.Context(), asks, wanted)
+		request := storetest.NewSession()
+		request.Charge.CustomerEmail = "ada@example.org"
+		_, created, err := sessions.CreateSession(t.Context(), asks, request)
 		dispatchertest.Must(t, err)
-		_, err = sessions.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: wanted.Charge.AmountCents})
+		_, err = sessions.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: request.Charge.AmountCents})
 		dispatchertest.Must(t, err)
 	}
 	l := f.launch(t, c, func(o *Options) {

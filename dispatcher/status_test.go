@@ -42,19 +42,19 @@ func TestStatus_PermanentFailure(t *testing.T) {
 			f.Event(t, acme.MerchantID)
 			d := f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} })
 			start(t, d)
-			made := f.reports.AwaitLast(t, test.reason)
+			report := f.reports.AwaitLast(t, test.reason)
 			if n := len(f.reports.All()); n != 1 {
 				t.Errorf("%d reports, want 1", n)
 			}
-			if made.Status != metav1.ConditionFalse || made.EventType != corev1.EventTypeWarning || made.Since.IsZero() {
-				t.Errorf("reported %+v", made)
+			if report.Status != metav1.ConditionFalse || report.EventType != corev1.EventTypeWarning || report.Since.IsZero() {
+				t.Errorf("reported %+v", report)
 			}
-			failure := made.State.LastFailure
+			failure := report.State.LastFailure
 			if failure.Reason != test.reason || failure.Status() != test.status || time.Since(failure.Time) > dispatchertest.Patience {
 				t.Errorf("the last failure is %+v", failure)
 			}
-			if strings.Contains(made.Message, "127.0.0.1") || !strings.Contains(made.Message, "spec.webhook") && !strings.Contains(made.Message, "certificate") {
-				t.Errorf("the message is %q", made.Message)
+			if strings.Contains(report.Message, "127.0.0.1") || !strings.Contains(report.Message, "spec.webhook") && !strings.Contains(report.Message, "certificate") {
+				t.Errorf("the message is %q", report.Message)
 			}
 			if log := f.Log.String(); !strings.Contains(log, "webhook is unhealthy") || !strings.Contains(log, test.reason) || !strings.Contains(log, acme.Merchant.String()) {
 				t.Errorf("the log is %s", log)
@@ -85,9 +85,9 @@ func TestStatus_TransientFailure(t *testing.T) {
 				t.Errorf("at first: %+v", first)
 			}
 			f.SetBack(t, acme, "since", outbox.UnhealthyAfter)
-			made := f.reports.AwaitLast(t, reason)
-			if made.Status != metav1.ConditionFalse || made.EventType != corev1.EventTypeWarning {
-				t.Errorf("after five minutes: %+v", made)
+			report := f.reports.AwaitLast(t, reason)
+			if report.Status != metav1.ConditionFalse || report.EventType != corev1.EventTypeWarning {
+				t.Errorf("after five minutes: %+v", report)
 			}
 		})
 	}
@@ -114,9 +114,9 @@ func TestStatus_FirstSuccess(t *testing.T) {
 	f.reports.AwaitReasons(t, "Healthy", "Rejected") // and nothing of a failure that could have mended itself
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
-	made := f.reports.AwaitLast(t, "Healthy")
-	if made.Status != metav1.ConditionTrue || made.EventType != corev1.EventTypeNormal || !made.State.FailingSince.IsZero() || made.State.LastFailure.Status() != 404 {
-		t.Errorf("the recovery: %+v", made)
+	report := f.reports.AwaitLast(t, "Healthy")
+	if report.Status != metav1.ConditionTrue || report.EventType != corev1.EventTypeNormal || !report.State.FailingSince.IsZero() || report.State.LastFailure.Status() != 404 {
+		t.Errorf("the recovery: %+v", report)
 	}
 	if !strings.Contains(f.Log.String(), "webhook is healthy") {
 		t.Errorf("the log is %s", f.Log.String())
@@ -137,8 +137,8 @@ func TestStatus_RecoveryAfterTwoReports(t *testing.T) {
 	dispatchertest.Must(t, f.Outbox.EndpointReported(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
-	if made := f.reports.AwaitLast(t, "Healthy"); made.EventType != corev1.EventTypeNormal {
-		t.Errorf("the recovery: %+v", made)
+	if report := f.reports.AwaitLast(t, "Healthy"); report.EventType != corev1.EventTypeNormal {
+		t.Errorf("the recovery: %+v", report)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestStatus_TestNeedsNoSubscription(t *testing.T) {
 	if seen := shop.await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != feed.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
 		t.Errorf("got %+v", seen[0])
 	}
-	dispatchertest.Eventually(t, "the Merchant says so", func() bool {
+	dispatchertest.Eventually(t, "the status of the Merchant is written", func() bool {
 		status := c.WebhookStatus(t, acme)
 		return status != nil && status.ObservedTestTrigger == "monday" && status.LastDelivery != nil &&
 			c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition].Reason == "Healthy"

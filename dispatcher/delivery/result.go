@@ -74,8 +74,8 @@ func Reasons() []string {
 	}
 }
 
-// resultOf reads an answer's status line and headers.
-func resultOf(answer *http.Response, now time.Time) Result {
+// newResult parses an answer's status line and headers.
+func newResult(answer *http.Response, now time.Time) Result {
 	status := answer.StatusCode
 	result := Result{Status: status, RetryAfter: retryAfter(answer.Header, now)}
 	switch {

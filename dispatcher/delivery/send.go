@@ -61,7 +61,7 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 		// The status has decided; a short rest is read so that the connection can be used again.
 		_, _ = io.CopyN(io.Discard, answer.Body, maxAnswerBytes)
 	}
-	return resultOf(answer, request.Now)
+	return newResult(answer, request.Now)
 }
 
 func post(ctx context.Context, target *url.URL, header http.Header, content []byte) *http.Request {

@@ -1,5 +1,5 @@
 // Package egress opens connections to addresses that merchants chose. It refuses every address outside the public
-// internet, after name resolution and at the moment of the dial, so that a name whose answer changes, or a URL with an
+// internet, after name resolution and when it dials, so that a name whose answer changes, or a URL with an
 // unusual spelling of an address, reaches nothing inside the cluster.
 package egress
 
@@ -23,7 +23,7 @@ var ErrRefused = errors.New("webhooks must not go to this address")
 // and instance metadata behind it.
 var azureHost = netip.MustParsePrefix("168.63.129.16/32")
 
-// Guard tells public addresses from all others. The zero Guard refuses everything.
+// Guard distinguishes public addresses from all others. The zero Guard refuses everything.
 type Guard struct {
 	public  *ssrf.Guardian
 	allowed []netip.Prefix

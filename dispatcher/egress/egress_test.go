@@ -367,7 +367,7 @@ func listen(t *testing.T) *listener {
 				return
 			}
 			if _, err := connection.Read(make([]byte, 1)); err == nil {
-				_ = tcp.Close() // the connection of reached, which alone says something
+				_ = tcp.Close() // the connection of reached, the only one that writes
 			} else {
 				l.count.Add(1)
 			}

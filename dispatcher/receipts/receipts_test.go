@@ -64,15 +64,15 @@ func must(t *testing.T, err error) {
 // paid creates a session that is paid.
 func (f *fixture) paid(t *testing.T, change ...func(*store.NewSession)) session.ID {
 	t.Helper()
-	wanted := storetest.NewSession()
-	wanted.Charge.CustomerEmail = customer
+	request := storetest.NewSession()
+	request.Charge.CustomerEmail = customer
 	for _, c := range change {
-		c(&wanted)
+		c(&request)
 	}
-	_, created, err := f.CreateSession(t.Context(), f.asks, wanted)
+	_, created, err := f.CreateSession(t.Context(), f.asks, request)
 	must(t, err)
 	id := created.Session.ID
-	_, err = f.Settle(t.Context(), id, session.Payment{Ref: "card-1", Outcome: session.Completed, AmountCents: wanted.Charge.AmountCents})
+	_, err = f.Settle(t.Context(), id, session.Payment{Ref: "card-1", Outcome: session.Completed, AmountCents: request.Charge.AmountCents})
 	must(t, err)
 	return id
 }
@@ -237,13 +237,13 @@ func TestSender_NeedsTLS(t *testing.T) {
 			run(t, s)
 			await.Until(t, patience, "a try fails", func() bool { return s.count(t, resultUnavailable) == 1 })
 			if mails.Tries() != 0 || f.waiting(t) != 1 {
-				t.Errorf("%d mails were begun, %d receipts wait", mails.Tries(), f.waiting(t))
+				t.Errorf("%d mails were started, %d receipts wait", mails.Tries(), f.waiting(t))
 			}
 		})
 	}
 }
 
-// 5xx about a mail is for good. 4xx, and what the server has against us, is tried again, with the same mail.
+// 5xx about a mail is permanent. 4xx, and what the server has against us, is tried again, with the same mail.
 func TestSender_Refused(t *testing.T) {
 	recipient := func(r func() error) mailtest.Options {
 		return mailtest.Options{Recipient: func(string) error { return r() }}
@@ -493,7 +493,7 @@ func TestNewMessage_HostileAddress(t *testing.T) {
 	run(t, s)
 	await.Until(t, patience, "all are dropped", func() bool { return s.outcomes(t, outcomeDropped) == float64(len(hostile)) })
 	if mails.Tries() != 0 || f.waiting(t) != 0 || strings.Contains(f.log.String(), "@example.org") {
-		t.Errorf("%d mails were begun, %d receipts wait; the log:\n%s", mails.Tries(), f.waiting(t), f.log.String())
+		t.Errorf("%d mails were started, %d receipts wait; the log:\n%s", mails.Tries(), f.waiting(t), f.log.String())
 	}
 }
 
@@ -528,7 +528,7 @@ func TestSender_AbortedAfterAcceptance(t *testing.T) {
 		t.Fatal("no mail arrived")
 	}
 	stop()
-	close(proceed) // the server accepts it, and nobody is there to hear that
+	close(proceed) // the server accepts it, and nobody is there to learn that
 	await.Until(t, patience, "the mail is accepted", func() bool { return len(mails.Messages()) == 1 })
 	if f.waiting(t) != 1 {
 		t.Fatal("the aborted try ended the receipt")
@@ -551,11 +551,11 @@ func TestSender_RedisCluster(t *testing.T) {
 	mails := startMail(t, mailtest.Options{})
 	const receipts = 20
 	for range receipts {
-		asks, wanted := storetest.Merchant(), storetest.NewSession()
-		wanted.Charge.CustomerEmail = customer
-		_, created, err := s.CreateSession(t.Context(), asks, wanted)
+		asks, request := storetest.Merchant(), storetest.NewSession()
+		request.Charge.CustomerEmail = customer
+		_, created, err := s.CreateSession(t.Context(), asks, request)
 		must(t, err)
-		_, err = s.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: wanted.Charge.AmountCents})
+		_, err = s.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: request.Charge.AmountCents})
 		must(t, err)
 	}
 	f := &fixture{Services: &storetest.Services{Store: s}}

@@ -73,12 +73,12 @@ func newServer(o ServerOptions) (*server, error) {
 	case (o.Username == "") != (o.Password == ""):
 		return nil, errors.New("set both SMTP_USERNAME and SMTP_PASSWORD, or none")
 	}
-	from, err := mail.ParseAddress(o.From)
+	sender, err := mail.ParseAddress(o.From)
 	if err != nil {
 		return nil, errors.New("--smtp-from must be an address that receipts come from, such as receipts@pay.example")
 	}
 	s := &server{
-		host: location.Hostname(), from: from, implicit: location.Scheme == "smtps", username: o.Username, password: o.Password,
+		host: location.Hostname(), from: sender, implicit: location.Scheme == "smtps", username: o.Username, password: o.Password,
 		dial: new(net.Dialer).DialContext,
 	}
 	s.port = cmp.Or(location.Port(), map[bool]string{true: "465", false: "587"}[s.implicit])
@@ -106,7 +106,7 @@ func isLoopback(host string) bool {
 const (
 	// resultSent: the server has taken the mail.
 	resultSent = "sent"
-	// resultRefused: it refuses this mail for good (SMTP 5xx that is about its recipient or content).
+	// resultRefused: it refuses this mail permanently (SMTP 5xx that is about its recipient or content).
 	resultRefused = "refused"
 	// resultTemporary: it refuses for now (SMTP 4xx).
 	resultTemporary = "temporary"
@@ -129,7 +129,7 @@ type attempt struct {
 	err error
 }
 
-// permanent is the least code of SMTP that is for good.
+// permanent is the least code of SMTP that is permanent.
 const permanent = 500
 
 // send makes one try, which ends with ctx. Errors of the library quote the recipient, so they stay here.

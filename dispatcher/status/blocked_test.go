@@ -216,7 +216,7 @@ func TestAllowlistStatus_Most(t *testing.T) {
 	}
 }
 
-// Whoever has one good key and many addresses uses up the budget of that merchant only.
+// A caller with one good key and many addresses uses up the budget of that merchant only.
 func TestReportBlocked_BudgetOfAMerchant(t *testing.T) {
 	f := newFixture(t)
 	acme, books := f.guarded(7, "203.0.113.0/24").MerchantID, f.guarded(7, "203.0.113.0/24").MerchantID

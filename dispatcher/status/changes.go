@@ -76,7 +76,7 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 	return nil
 }
 
-// sendTest queues the event of a test once, and says so in the Merchant's status. Then the operator publishes the trigger no
+// sendTest queues the event of a test once, and notes it in the status of the Merchant. Then the operator publishes the trigger no
 // more, so that not even a dispatcher with another Redis repeats it.
 func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) error {
 	event := feed.NewWebhookTest(endpoint.MerchantID, endpoint.MerchantName, endpoint.TestTrigger, r.now())

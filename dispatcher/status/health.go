@@ -60,7 +60,7 @@ var messages = map[string]string{
 	reasonRedirected: "The receiver redirects, and redirects are not followed. Set spec.webhook.url to the final URL.",
 	reasonRejected: "The receiver rejects the event. Check the path of spec.webhook.url, the receiver's signing secret, and that no " +
 		"login is required.",
-	reasonRetryLater:       "The receiver accepts no events at the moment. Raise its limits.",
+	reasonRetryLater:       "The receiver accepts no events at present. Raise its limits.",
 	reasonServerError:      "The receiver fails. Look into its log.",
 	reasonInvalidAnswer:    "The answer is not of a web server. Check what listens at spec.webhook.url.",
 	reasonNoAnswer:         "The connection ended without an answer. Check the receiver, and the proxy in front of it.",

@@ -109,9 +109,9 @@ func (r *Reporter) readLastUses(ctx context.Context) error {
 	for i := range r.lastUses.shards {
 		known = later(known, r.lastUses.shards[i].published.ReadTime)
 	}
-	read := 0
+	done := 0
 	for range session.Buckets {
-		if read >= lastUseReads {
+		if done >= lastUseReads {
 			break
 		}
 		bucket := r.lastUses.bucket
@@ -131,7 +131,7 @@ func (r *Reporter) readLastUses(ctx context.Context) error {
 				delete(shard.keys, keyID)
 			}
 		}
-		read += len(keyIDs)
+		done += len(keyIDs)
 		r.lastUses.read[bucket].at, r.lastUses.read[bucket].since = uses.ReadTime, uses.RecordingSince
 		r.lastUses.bucket = (bucket + 1) % session.Buckets
 	}

@@ -86,7 +86,7 @@ func (f *lastUseFixture) configMap(t *testing.T, shard int) *corev1.ConfigMap {
 	return configMap
 }
 
-// shardOf returns what is published of the shard that has the key, and its version.
+// shard returns what is published of the shard that has the key, and its version.
 func (f *lastUseFixture) shard(t *testing.T, keyID string) (uses published.LastUses, version string) {
 	t.Helper()
 	configMap := f.configMap(t, published.LastUseShard(keyID))
@@ -167,7 +167,7 @@ func TestPublishLastUses_ReadTime(t *testing.T) {
 		t.Error("it is written again at once")
 	}
 
-	// As if the last read were ten minutes ago. Redis says so as well, so nothing was lost.
+	// As if the last read were ten minutes ago. The same in Redis, so nothing was lost.
 	uses.ReadTime = uses.ReadTime.Add(-published.LastUseStep)
 	uses.RecordingSince = uses.RecordingSince.Add(-published.LastUseStep)
 	old, err := published.EncodeLastUses(f.cluster.Namespace, published.LastUseShard(keyID), uses)

@@ -162,7 +162,7 @@ func TestRefreshHealth_Counts(t *testing.T) {
 	}
 }
 
-// Whoever read that events were waiting reads that they were delivered.
+// A person who read that events wait also reads that they were delivered.
 func TestReportHealth_PendingEventsDelivered(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("https://shop.example/", 7)
@@ -189,7 +189,7 @@ func TestReportHealth_PendingEventsDelivered(t *testing.T) {
 	dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
 	report(2, 0)
 	f.Event(t, acme.MerchantID)
-	report(2, 0) // the endpoint is healthy: a moment later it is delivered
+	report(2, 0) // the endpoint is healthy: then it is delivered
 	dispatchertest.Must(t, dispatchertest.Second(f.Outbox.Failed(t.Context(), lease(), outbox.Failure{
 		Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
 	})))

@@ -1,4 +1,4 @@
-// Package status tells the owners of merchants what happens to them, through the Kubernetes API: the health of webhooks, blocked addresses,
+// Package status reports to the owners of merchants what happens to them, through the Kubernetes API: the health of webhooks, blocked addresses,
 // last uses of keys. It reads what others have left in Redis, and delivers nothing.
 package status
 
@@ -40,7 +40,7 @@ type Writer interface {
 	ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error
 	// LastUses returns the published last uses of a shard.
 	LastUses(ctx context.Context, shard int) (published.LastUses, error)
-	// UpdateLastUses gives next the published last uses of a shard, and writes those that it returns if it says so.
+	// UpdateLastUses gives next the published last uses of a shard, and writes those that it returns, if it asks for that.
 	UpdateLastUses(ctx context.Context, shard int, next func(current published.LastUses) (published.LastUses, bool)) error
 }
 
