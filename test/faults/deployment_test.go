@@ -3,13 +3,22 @@
 package faults
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
-	"github.com/redis/go-redis/v9"
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -24,7 +33,7 @@ type deployment struct {
 	toRedis     wire // the only way of the roles to it
 	url         string
 	flags       []string // more of the API replicas
-	keeper      *redis.Client
+	keeper      *goredis.Client
 	replicas    []*replica
 	dispatchers []*process
 	console     *console // nil: none
@@ -166,4 +175,111 @@ func (s *deployment) delivered(name, field string) string {
 // space is what the keys of a merchant's state begin with.
 func space(merchant *v1alpha1.Merchant) string {
 	return bucketTag(published.ID(merchant.UID))
+}
+
+const (
+	sessions = fixture.Sessions
+	me       = fixture.Me
+	rotate   = fixture.Rotate
+)
+
+// caller is a client that sends each request once.
+type caller struct{ http *http.Client }
+
+func newCaller() caller {
+	return caller{&http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: 5 * time.Second}}}
+}
+
+// call sends one request; see fixture.Call.
+func (c caller) call(base, method, path, bearer, body string, headers ...string) (fixture.Answer, error) {
+	return fixture.Call(c.http, base, method, path, bearer, body, headers...)
+}
+
+// unavailable reports whether an answer leaves open what came of the request.
+func unavailable(a fixture.Answer) bool { return a.Status == http.StatusServiceUnavailable }
+
+// railToken is of a new account that may settle.
+func (s *deployment) railToken() string { return shared.secret(s.RailToken()) }
+
+// bucketTag is what the keys of a merchant's state begin with.
+func bucketTag(merchantID string) string {
+	return string(redis.KeyspaceOf(session.BucketOf(merchantID)))
+}
+
+// mustCall fails the test unless the answer has the status.
+func (s *deployment) mustCall(status int, base, method, path, bearer, body string, headers ...string) fixture.Answer {
+	s.t.Helper()
+	c := newCaller()
+	defer c.http.CloseIdleConnections()
+	c.http.Timeout = fixture.Patience // a rotation may wait for the Kubernetes API
+	got, err := c.call(base, method, path, bearer, body, headers...)
+	if err != nil || got.Status != status {
+		s.t.Fatalf("%s %s: %d %v, %v; want %d", method, path, got.Status, got.Body, err, status)
+	}
+	return got
+}
+
+// callers call, each n-th step of each caller, until stop, which waits for them.
+func callers(many int, step func(c caller, n, step int)) (stop func()) {
+	done := make(chan struct{})
+	var calling sync.WaitGroup
+	for n := range many {
+		calling.Go(func() {
+			c := newCaller()
+			for i := n; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+					step(c, n, i)
+				}
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		close(done)
+		calling.Wait()
+	})
+}
+
+// wire is what lies between two programs, and can be bad.
+type wire struct{ *toxiproxy.Proxy }
+
+// layWire leads to the address.
+func layWire(t testing.TB, to string) wire {
+	t.Helper()
+	// Not port 0: a client that dials again while the wire is cut could be given the wire's own port, and be
+	// connected to itself.
+	var listen string
+	if err := fixture.Choose(&listen); err != nil {
+		t.Fatal(err)
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	proxy := toxiproxy.NewProxy(server, "wire", listen, to)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	return wire{proxy}
+}
+
+// poison makes it bad until it is healed. The attributes are JSON, as toxiproxy documents them.
+func (w wire) poison(t testing.TB, kind, stream, attributes string) {
+	t.Helper()
+	toxic := fmt.Sprintf(`{"name":"%s","type":"%s","stream":"%s","attributes":%s}`, kind, kind, stream, attributes)
+	if _, err := w.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w wire) heal() { w.Toxics.ResetToxics(context.Background()) }
+
+// cut closes it, and mend opens it again on the same address.
+func (w wire) cut() { w.Stop() }
+
+func (w wire) mend(t testing.TB) {
+	t.Helper()
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
 }

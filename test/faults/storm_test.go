@@ -8,14 +8,20 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -191,4 +197,327 @@ func answerOf(got fixture.Answer) orderAnswer {
 		code: got.Status, id: got.Text("sessionId"), status: session.Status(got.Text("status")),
 		replayed: replayed, applied: applied, refund: got.Text("action") == "REFUND_REQUIRED",
 	}
+}
+
+// stormFaults let something die, or let it hear nothing, amid charges.
+func stormFaults() []fault {
+	const promised = "nothing acknowledged is lost or doubled, each transition is told"
+	amid := func(times int, try func(*storm) func(n int)) func(*testing.T) (int, string) {
+		return func(t *testing.T) (int, string) {
+			t.Helper()
+			s := newStorm(t, 2, 2)
+			times := times * *intensity
+			s.rage(times, try(s))
+			return times, s.audit() + "; " + s.connections()
+		}
+	}
+	return []fault{
+		{"P1 P4 P5 P12", "kill -9 of an API replica", promised, amid(3, killReplica)},
+		{"P1 P4 P5 P12", "kill -9 of Redis, `appendfsync always`", promised, amid(3, killRedis)},
+		{"P1 P4 P5 P12", "kill -9 of Redis and of an API replica at once", promised, amid(2, killBoth)},
+		{"P1 P4 P5 P12", "every connection to Redis reset", promised, amid(8, resetConnections)},
+		{"P1 P4 P5 P12", "answers of Redis come too late", promised, amid(4, delayAnswers)},
+		{"P1 P4 P5 P12", "Redis frozen (SIGSTOP)", promised, amid(3, freezeRedis)},
+		{"P1 P4 P5 P12", "an API replica frozen (SIGSTOP)", promised, amid(3, freezeReplica)},
+		{"P4", "kill -9 of a dispatcher", promised, amid(2, killDispatcher)},
+		{"P4", "the receiver dies of every third event", promised, amid(1, killReceiver)},
+	}
+}
+
+func killReplica(s *storm) func(int) {
+	return func(n int) {
+		victim := s.replicas[n%len(s.replicas)]
+		victim.kill()
+		s.answered(20) // by the other one
+		victim.restart(s.t)
+	}
+}
+
+func killRedis(s *storm) func(int) {
+	return func(int) {
+		s.redis.Kill()
+		s.unanswered(10)
+		s.redis.Start()
+	}
+}
+
+func killBoth(s *storm) func(int) {
+	return func(n int) {
+		victim := s.replicas[n%len(s.replicas)]
+		s.redis.Kill()
+		victim.kill()
+		s.redis.Start()
+		victim.restart(s.t)
+	}
+}
+
+func resetConnections(s *storm) func(int) {
+	return func(int) {
+		s.toRedis.cut()
+		s.toRedis.mend(s.t)
+	}
+}
+
+// delayAnswers lets the scripts run, and nobody hear of it in time.
+func delayAnswers(s *storm) func(int) {
+	return func(int) {
+		s.toRedis.poison(s.t, "latency", "downstream", `{"latency":900}`)
+		s.unanswered(20)
+		s.toRedis.heal()
+	}
+}
+
+func freezeRedis(s *storm) func(int) {
+	return func(int) {
+		s.redis.Pause()
+		s.unanswered(20)
+		s.redis.Resume()
+	}
+}
+
+func freezeReplica(s *storm) func(int) {
+	return func(n int) {
+		victim := s.replicas[n%len(s.replicas)]
+		victim.signal(s.t, syscall.SIGSTOP)
+		s.unanswered(2) // its callers give up
+		victim.signal(s.t, syscall.SIGCONT)
+	}
+}
+
+// killDispatcher kills them in turn; what one of them held comes due again with the end of its lease.
+func killDispatcher(s *storm) func(int) {
+	return func(n int) {
+		victim := s.dispatchers[n%len(s.dispatchers)]
+		victim.kill()
+		s.answered(20)
+		victim.restart(s.t)
+	}
+}
+
+func killReceiver(s *storm) func(int) {
+	s.hooks.die(func(n int) bool { return n%3 == 0 })
+	return func(int) { s.answered(300) }
+}
+
+// What is done about an order, which is one Idempotency-Key.
+type orderCall struct {
+	operation string // create, read, cancel or settle
+	payment   int    // of settle: its number
+	maybe     bool   // there was no answer that said what came of it
+}
+
+// orderAnswer is what the caller was told.
+type orderAnswer struct {
+	code            int
+	id              string
+	status          session.Status
+	replayed        bool // of create
+	applied, refund bool // of settle
+}
+
+// payments are what a rail may report of an order: money, none, and other money.
+var payments = [3]struct {
+	ref     string
+	outcome session.Status
+}{{"card", session.Completed}, {"bank", session.Failed}, {"cash", session.Completed}}
+
+// orderState is an order as its callers must see it: one session that ends once.
+type orderState struct {
+	id      string // none yet: ""; created by a call without an answer: unseen
+	status  session.Status
+	ref     string
+	refused [len(payments)]bool
+}
+
+const unseen = "?"
+
+// stepOrder says whether an answer fits an order in this state, and what the state is after it.
+func stepOrder(s orderState, call orderCall, got orderAnswer) (bool, orderState) {
+	switch call.operation {
+	case "create":
+		return s.create(call, got)
+	case "cancel":
+		decision := session.Cancel(s.status, false)
+		if decision == session.Applied {
+			s.status = session.Cancelled
+		}
+		want := http.StatusOK
+		if !decision.Ended() {
+			want = http.StatusConflict
+		}
+		return call.maybe || got.code == want, s
+	case "settle":
+		return s.settle(call, got)
+	default:
+		return got.code == http.StatusOK && got.status == s.status && got.id == s.id, s
+	}
+}
+
+func (s orderState) create(call orderCall, got orderAnswer) (bool, orderState) {
+	isNew := s.id == ""
+	if isNew {
+		s.status, s.id = session.Pending, unseen
+	}
+	if call.maybe {
+		return true, s
+	}
+	if s.id == unseen {
+		s.id = got.id
+	}
+	return got.code == http.StatusCreated && got.replayed != isNew && got.id == s.id && got.status == s.status, s
+}
+
+func (s orderState) settle(call orderCall, got orderAnswer) (bool, orderState) {
+	payment, known := payments[call.payment], session.PaymentUnknown
+	if s.refused[call.payment] && (s.ref != payment.ref || payment.outcome == session.Completed) {
+		known = session.PaymentRefused
+	} else if s.ref == payment.ref {
+		known = session.PaymentSettled
+	}
+	decision := session.Settle(s.status, payment.outcome, known, true)
+	switch decision {
+	case session.Applied:
+		s.status, s.ref = payment.outcome, payment.ref
+	case session.Late:
+		s.refused[call.payment] = true
+	default:
+	}
+	if decision == session.Conflict {
+		return call.maybe || got.code == http.StatusConflict, s
+	}
+	return call.maybe || (got.code == http.StatusOK && got.status == s.status &&
+		got.applied == decision.Ended() && got.refund == decision.RefundRequired()), s
+}
+
+func describeOrder(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) }
+
+// orderModel checks the history of one order.
+var orderModel = porcupine.Model{
+	Init: func() any { return orderState{} },
+	Step: func(state, input, output any) (bool, any) {
+		return stepOrder(state.(orderState), input.(orderCall), output.(orderAnswer))
+	},
+	DescribeOperation: describeOrder,
+}
+
+// audit checks all that the storm has left: what callers were told, what Redis holds, what the receiver heard.
+func (s *storm) audit() (seen string) {
+	s.t.Helper()
+	c := newCaller()
+	unknown := 0
+	for _, o := range s.orders {
+		if o.id == "" {
+			continue // never acknowledged
+		}
+		// The last look is an operation like the others, and so are acknowledged sessions found again.
+		operation := porcupine.Operation{ClientId: stormCallers, Call: int64(time.Since(s.began)), Input: orderCall{operation: "read"}}
+		got, err := c.call(s.replicas[0].public, http.MethodGet, sessions+"/"+o.id, s.key, "")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		operation.Output, operation.Return = answerOf(got), int64(time.Since(s.began))
+		o.history = append(o.history, operation)
+		switch result := porcupine.CheckOperationsTimeout(orderModel, o.history, time.Minute); result {
+		case porcupine.Ok:
+		case porcupine.Unknown:
+			unknown++
+		default:
+			s.t.Errorf("%s: its callers saw what is not one session that ends once:\n%s", o.name(), historyOf(o))
+		}
+	}
+	if unknown > len(s.orders)/100 {
+		s.t.Errorf("%d of %d histories are too long to be checked", unknown, len(s.orders))
+	}
+	sessions := s.auditSessions()
+	events := s.eventsOf(sessions)
+	again := s.hooks.waitFor(s.t, events)
+	s.consumer.audit(sessions)
+	if s.consumer.told > 0 {
+		s.t.Errorf("the consumer was told %d times that events are lost, and Redis has lost none", s.consumer.told)
+	}
+	return fmt.Sprintf("%d orders, %d calls answered and %d not: every history linearizable, %d sessions, none twice or lost; "+
+		"%d events, each recorded once and delivered, %d more than once; each once in the feed, for a consumer killed %d times",
+		len(s.orders), s.calls.Load(), s.maybes.Load(), len(sessions), len(events), again, s.consumer.killed)
+}
+
+func historyOf(o *order) string {
+	var text strings.Builder
+	for _, operation := range slices.SortedFunc(slices.Values(o.history), func(a, b porcupine.Operation) int { return int(a.Call - b.Call) }) {
+		fmt.Fprintf(&text, "%d %10d..%d %s\n", operation.ClientId, operation.Call, operation.Return, describeOrder(operation.Input, operation.Output))
+	}
+	return text.String()
+}
+
+// auditSessions returns the fields of all sessions by id: at most one for each order, and that which was acknowledged.
+func (s *storm) auditSessions() map[string]map[string]string {
+	s.t.Helper()
+	found := s.hashes(space(s.merchant)+"session:", s.keeper)
+	byOrder := map[string]string{}
+	for id, fields := range found {
+		order := orderOf(fields)
+		if other, twice := byOrder[order]; twice {
+			s.t.Errorf("%s made two sessions, %s and %s", order, id, other)
+		}
+		byOrder[order] = id
+	}
+	for _, o := range s.orders {
+		if o.id != "" && byOrder[o.name()] != o.id {
+			s.t.Errorf("%s was acknowledged as %s, and Redis has %q", o.name(), o.id, byOrder[o.name()])
+		}
+	}
+	return found
+}
+
+// orderOf is the order of a session: what never changes of it is in one field, and the order is the last of that, behind
+// the merchant's name, before which stands how long the name is.
+func orderOf(fields map[string]string) string {
+	record, ok := session.ParseRecord(fields["f"])
+	if !ok {
+		return fields["f"]
+	}
+	return record.OrderRef
+}
+
+// eventsOf returns the ids of the events that there must have been, by what Redis holds of the sessions. That each
+// was recorded once is seen by the sequences, for a record is removed when its event is delivered.
+func (s *deployment) eventsOf(sessions map[string]map[string]string) []string {
+	s.t.Helper()
+	var all []string
+	for text, fields := range sessions {
+		id, err := session.ParseID(text)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var events []string
+		if session.Status(fields["s"]).Final() {
+			events = append(events, feed.SessionEventID(id, feed.MarkEnded))
+		}
+		for field := range fields {
+			if payment, refused := strings.CutPrefix(field, "l:"); refused {
+				rail, ref, _ := session.ParseScoped(payment)
+				events = append(events, feed.SessionEventID(id, feed.MarkLate(rail, ref)))
+			}
+		}
+		if sequence, _ := strconv.Atoi(fields["q"]); sequence != len(events) {
+			s.t.Errorf("%s %s: %d events are recorded, want %v", text, fields["s"], sequence, events)
+		}
+		all = append(all, events...)
+	}
+	return all
+}
+
+// hashes are those whose keys begin so, in any of the servers, by the rest of their keys.
+func (s *deployment) hashes(prefix string, servers ...*goredis.Client) map[string]map[string]string {
+	s.t.Helper()
+	found := map[string]map[string]string{}
+	for _, server := range servers {
+		keys := server.Scan(s.t.Context(), 0, prefix+"*", 1000).Iterator()
+		for keys.Next(s.t.Context()) {
+			fields, err := server.HGetAll(s.t.Context(), keys.Val()).Result()
+			s.must(err)
+			found[strings.TrimPrefix(keys.Val(), prefix)] = fields
+		}
+		s.must(keys.Err())
+	}
+	return found
 }

@@ -1,0 +1,308 @@
+//go:build faults
+
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
+)
+
+// withdrawn is the time after which no replica accepts a key whose ApiKey or Merchant is being deleted.
+const withdrawn = 10 * time.Second
+
+// deletionFaults delete ApiKeys and Merchants from which a tenant has taken the operator's finalizer.
+func deletionFaults() []fault {
+	promised := fmt.Sprintf("no replica accepts the key after %s, whoever holds the object", withdrawn)
+	return []fault{
+		{"P2", "finalizer stripped, then deleted: the operator is away", promised + ", from the operator's start", tryStripped(operatorAway)},
+		{"P2", "finalizer stripped, then deleted: the operator is idle", promised, tryStripped(operatorIdle)},
+		{"P2", "finalizer stripped in a loop, then deleted", promised, tryStripped(strippedInLoop)},
+	}
+}
+
+type stripping int
+
+const (
+	operatorAway stripping = iota
+	operatorIdle
+	strippedInLoop
+)
+
+func tryStripped(how stripping) func(*testing.T) (int, string) {
+	return func(t *testing.T) (int, string) {
+		t.Helper()
+		many := 10 * *intensity
+		s := deploy(t, 2, 0)
+		var doomed []client.Object
+		var keys []string
+		for n := range many {
+			name := fmt.Sprintf("till-%d", n)
+			merchant := s.Merchant(name)
+			keys = append(keys, s.apiKey(name, name))
+			apiKey := &v1alpha1.ApiKey{}
+			s.must(shared.get(t.Context(), s.Namespace, name, apiKey))
+			doomed = append(doomed, []client.Object{apiKey, merchant}[n%2])
+		}
+		if how == operatorAway {
+			shared.operator.kill()
+			t.Cleanup(func() {
+				if shared.operator.running == nil {
+					shared.operator.restart(t)
+				}
+			})
+		}
+		stop := func() {}
+		if how == strippedInLoop {
+			for _, object := range doomed {
+				s.strip(object)
+			}
+			stop = callers(2, func(_ caller, n, step int) { s.strip(doomed[step%len(doomed)]) })
+			defer stop()
+		}
+		for _, object := range doomed {
+			s.strip(object) // at once, before the operator adds its finalizer again
+			s.must(shared.Client.Delete(t.Context(), object))
+		}
+		if how == operatorAway {
+			shared.operator.restart(t)
+		}
+		since := time.Now()
+		for _, key := range keys {
+			s.awaitRefused(key)
+		}
+		slowest := time.Since(since)
+		if slowest > withdrawn {
+			t.Errorf("the last key was refused after %s", slowest)
+		}
+		stop()
+		for n, object := range doomed {
+			s.must(shared.get(t.Context(), s.Namespace, object.GetName(), object)) // somebody still holds it
+			s.awaitRefused(keys[n])
+			s.must(shared.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		}
+		return many, fmt.Sprintf("%d ApiKeys and Merchants deleted and still held, the last key refused by both replicas after %.1f s", many, slowest.Seconds())
+	}
+}
+
+// strip replaces all finalizers of an object by the tenant's own.
+func (s *deployment) strip(object client.Object) {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/theirs"]}}`))
+	if err := shared.Client.Patch(s.t.Context(), object.DeepCopyObject().(client.Object), patch); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// awaitRefused waits until no replica accepts the key.
+func (s *deployment) awaitRefused(key string) {
+	s.t.Helper()
+	c := newCaller()
+	defer c.http.CloseIdleConnections()
+	for _, r := range s.replicas {
+		eventuallySees(s.t, r.name+" refuses the key", func() (string, bool) {
+			got, err := c.call(r.public, http.MethodGet, me, key, "")
+			return fmt.Sprintf("%d, %v", got.Status, err), err == nil && got.Status == http.StatusUnauthorized
+		})
+	}
+}
+
+// disabledWithin is promise P2 for a key that is disabled.
+const disabledWithin = 5 * time.Second
+
+// hindrance is what a tenant does so that no key can be issued, before it disables its ApiKey with the trigger of a rotation.
+type hindrance struct {
+	name string
+	do   func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey)
+}
+
+func hindrances() []hindrance {
+	const last = 1<<53 - 1
+	secretOf := func(key *v1alpha1.ApiKey) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-key"}}
+	}
+	patch := func(s *deployment, tenant client.Client, object client.Object, text string) {
+		s.must(tenant.Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(text))))
+	}
+	status := func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey, text string) {
+		s.must(tenant.Status().Patch(s.t.Context(), key, client.RawPatch(types.MergePatchType, []byte(`{"status":`+text+`}`))))
+	}
+	plant := func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey, name string, kind corev1.SecretType) {
+		s.must(tenant.Create(s.t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: key.Namespace, Name: name,
+				Labels:          map[string]string{"merchant-operator.io/delivered": "key"},
+				Annotations:     map[string]string{"merchant-operator.io/generation": fmt.Sprint(last)},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(key, v1alpha1.SchemeGroupVersion.WithKind("ApiKey"))},
+			},
+			Type: kind,
+		}))
+	}
+	return []hindrance{
+		{"immutable", func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey) {
+			patch(s, tenant, secretOf(key), `{"immutable":true}`)
+		}},
+		{"mistyped", func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey) {
+			s.must(tenant.Delete(s.t.Context(), secretOf(key)))
+			plant(s, tenant, key, key.Name+"-key", "example.com/other")
+		}},
+		{"planted", func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey) {
+			plant(s, tenant, key, "planted", corev1.SecretTypeOpaque)
+		}},
+		{"generation", func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey) {
+			status(s, tenant, key, fmt.Sprintf(`{"keyGeneration":%d}`, last+1))
+		}},
+		{"year-9999", func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey) {
+			status(s, tenant, key, `{"keyGeneration":9,"lastRotation":{"time":"9999-12-31T23:59:59Z","cause":"API"}}`)
+		}},
+		{"held", func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey) {
+			patch(s, tenant, secretOf(key), `{"metadata":{"finalizers":["example.com/hold"]}}`)
+			s.must(tenant.Delete(s.t.Context(), secretOf(key)))
+			s.t.Cleanup(func() {
+				unheld := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+				s.must(shared.Client.Patch(context.Background(), secretOf(key), unheld))
+			})
+		}},
+		{"quota", func(s *deployment, tenant client.Client, key *v1alpha1.ApiKey) {
+			s.must(shared.Client.Create(s.t.Context(), &corev1.ResourceQuota{
+				ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "none"},
+				Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("0")}},
+			}))
+			s.must(tenant.Delete(s.t.Context(), secretOf(key)))
+		}},
+	}
+}
+
+// tryDisabling disables keys that cannot be rotated, each in another way, with the trigger of a rotation in the same patch.
+func tryDisabling(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0)
+	tenant, own := s.tenant()
+	own.Merchant("bait")
+	var slowest time.Duration
+	for _, h := range hindrances() {
+		plain := own.apiKey(h.name, "bait")
+		var key v1alpha1.ApiKey
+		s.must(tenant.Get(t.Context(), client.ObjectKey{Namespace: own.Namespace, Name: h.name}, &key))
+		h.do(s, tenant, &key)
+		disable, err := json.Marshal(map[string]any{"spec": map[string]any{"state": "Disabled", "rotation": map[string]any{"trigger": "leaked"}}})
+		s.must(err)
+		s.must(tenant.Patch(t.Context(), &key, client.RawPatch(types.MergePatchType, disable)))
+		disabled := time.Now()
+		for _, r := range s.replicas {
+			eventually(t, h.name+": "+r.name+" refuses the key", func() bool {
+				got, err := newCaller().call(r.public, http.MethodGet, me, plain, "")
+				return err == nil && got.Status == http.StatusUnauthorized
+			})
+		}
+		slowest = max(slowest, time.Since(disabled))
+	}
+	if slowest > disabledWithin {
+		t.Errorf("a key was accepted for %s after it was disabled", slowest)
+	}
+	return len(hindrances()), fmt.Sprintf("%d ways; refused by 2 replicas after %d ms at most", len(hindrances()), slowest.Milliseconds())
+}
+
+// The next version writes the envelope, and all else in shapes that this version cannot read.
+var (
+	laterKey      = strings.NewReplacer(`"version":1`, `"version":2`, `"lastRotation":`, `"rotations":[],"lastRotation":7,"was":`)
+	laterMerchant = strings.NewReplacer(`"version":1`, `"version":2`, `"rateLimit":`, `"limits":[],"rateLimit":7,"was":`)
+)
+
+// edit changes an object until nobody else has changed it meanwhile.
+func edit[T client.Object](s *deployment, namespace, name string, object T, change func(T)) {
+	s.t.Helper()
+	eventually(s.t, name+" is edited", func() bool {
+		s.must(shared.get(s.t.Context(), namespace, name, object))
+		change(object)
+		return shared.Client.Update(s.t.Context(), object) == nil
+	})
+}
+
+// tryNextVersion rolls a platform back after the next version has written records: all roles are of this one. A key that is disabled
+// then, and a merchant that is suspended, are refused by a replica that knew them before and by one that has just started. A key that is
+// narrowed then is narrow.
+func tryNextVersion(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0)
+	running, restarted := s.replicas[0], s.replicas[1]
+	var slowest time.Duration
+	tried := 0
+	rounds := 2 * *intensity
+	for n := range rounds {
+		name := fmt.Sprint("coffee-", n)
+		merchant := s.Merchant(name)
+		key, other, narrow := s.apiKey(name+"-till", name), s.apiKey(name+"-other", name), s.apiKey(name+"-narrow", name)
+		for _, k := range []string{key, other, narrow} {
+			s.acceptedEverywhere(k)
+		}
+		for _, object := range []string{name + "-till", name + "-narrow"} {
+			var apiKey v1alpha1.ApiKey
+			s.must(shared.get(t.Context(), s.Namespace, object, &apiKey))
+			edit(s, kubetest.CredentialsNamespace, published.KeyName(published.ID(apiKey.UID)), &corev1.Secret{}, func(secret *corev1.Secret) {
+				secret.Data["record.json"] = []byte(laterKey.Replace(string(secret.Data["record.json"])))
+			})
+		}
+		edit(s, kubetest.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), &corev1.ConfigMap{}, func(c *corev1.ConfigMap) {
+			c.Data["merchant.json"] = laterMerchant.Replace(c.Data["merchant.json"])
+		})
+		restarted.kill()
+		restarted.restart(t)
+		expect := func(r *replica, key string, want int) {
+			t.Helper()
+			tried++
+			got, err := newCaller().call(r.public, http.MethodGet, me, key, "")
+			if err != nil || got.Status != want {
+				t.Errorf("round %d: %s answered %d, %v; want %d", n, r.name, got.Status, err, want)
+			}
+		}
+		expect(running, key, http.StatusOK)
+		expect(running, other, http.StatusOK)
+		expect(running, narrow, http.StatusOK)
+		expect(restarted, narrow, http.StatusServiceUnavailable)
+		expect(restarted, key, http.StatusServiceUnavailable) // it may be good
+		expect(restarted, other, http.StatusServiceUnavailable)
+
+		began := time.Now()
+		edit(s, s.Namespace, name+"-till", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		s.refusedBy(running, key, http.StatusUnauthorized)
+		s.refusedBy(restarted, key, http.StatusUnauthorized)
+		edit(s, s.Namespace, name+"-narrow", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.Permissions = []v1alpha1.Permission{v1alpha1.PermissionCancel} })
+		s.refusedBy(running, narrow, http.StatusForbidden)
+		edit(s, s.Namespace, name+"-narrow", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
+		s.refusedBy(running, narrow, http.StatusUnauthorized)
+		edit(s, s.Namespace, name, &v1alpha1.Merchant{}, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		s.refusedBy(running, other, http.StatusForbidden)
+		slowest = max(slowest, time.Since(began))
+		for range 20 {
+			expect(running, key, http.StatusUnauthorized)
+			expect(running, narrow, http.StatusUnauthorized)
+			expect(running, other, http.StatusForbidden)
+		}
+	}
+	return rounds, fmt.Sprintf("%d answers of replicas that knew them or had just started, none accepted a disabled key, a narrowed one or a suspended merchant; the slowest four took %d ms to reach the replica",
+		tried, slowest.Milliseconds())
+}
+
+// refusedBy waits until a replica answers a key with the status.
+func (s *deployment) refusedBy(r *replica, key string, status int) {
+	s.t.Helper()
+	client := newCaller()
+	eventually(s.t, fmt.Sprintf("%s answers %d", r.name, status), func() bool {
+		got, err := client.call(r.public, http.MethodGet, me, key, "")
+		return err == nil && got.Status == status
+	})
+}
