@@ -6,12 +6,25 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
+	"github.com/merchant-operator/merchant-operator/test/repository"
+	helm "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -73,4 +86,179 @@ func kubectl(t *testing.T, input string, arguments ...string) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// manifests are what Helm would send, by template.
+type manifests map[string]string
+
+// load reads the chart once for all tests.
+var load = sync.OnceValues(func() (*helm.Chart, error) { return loader.Load(repository.Path("charts", "merchant-operator")) })
+
+// tryRender renders the chart with values in YAML, of which later ones win, as `helm install merchant-operator -n
+// merchant-operator-system` does with files.
+func tryRender(t *testing.T, texts ...string) (manifests, error) {
+	t.Helper()
+	chart, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged := map[string]any{}
+	for _, text := range texts {
+		values, err := chartutil.ReadValues([]byte(text))
+		if err != nil {
+			t.Fatalf("%v in these values:\n%s", err, text)
+		}
+		merged = chartutil.MergeTables(values, merged)
+	}
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.36.3", Major: "1", Minor: "36"}
+	options := chartutil.ReleaseOptions{Name: release, Namespace: system, Revision: 1, IsInstall: true}
+	full, err := chartutil.ToRenderValues(chart, merged, options, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(chart, full)
+}
+
+func render(t *testing.T, values ...string) manifests {
+	t.Helper()
+	out, err := tryRender(t, values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// stream is all of it in one text, without the notes.
+func (m manifests) stream() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if path.Ext(name) == ".yaml" {
+			parts = append(parts, m[name])
+		}
+	}
+	return strings.Join(parts, "\n---\n")
+}
+
+// objects are those of a text of several documents. The key is Kind/name, and @namespace if that is not the release's.
+func objects(t *testing.T, text string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	out := map[string]*unstructured.Unstructured{}
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
+		var content map[string]any
+		if err := yaml.UnmarshalStrict([]byte(document), &content); err != nil {
+			t.Fatalf("%v in:\n%s", err, document)
+		}
+		if len(content) == 0 {
+			continue
+		}
+		object := &unstructured.Unstructured{Object: content}
+		key := object.GetKind() + "/" + object.GetName()
+		if namespace := object.GetNamespace(); namespace != "" && namespace != system {
+			key += "@" + namespace
+		}
+		if _, twice := out[key]; twice {
+			t.Errorf("%s is there twice", key)
+		}
+		out[key] = object
+	}
+	return out
+}
+
+// one returns the object of a key.
+func one(t *testing.T, all map[string]*unstructured.Unstructured, key string) *unstructured.Unstructured {
+	t.Helper()
+	object, found := all[key]
+	if !found {
+		t.Fatalf("there is no %s, only %v", key, slices.Sorted(maps.Keys(all)))
+	}
+	return object
+}
+
+// get decodes the object of a key; a field that its type does not have fails t.
+func get[T any](t *testing.T, all map[string]*unstructured.Unstructured, key string) T {
+	t.Helper()
+	var out T
+	object := one(t, all, key)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &out, true); err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	return out
+}
+
+// What is random or looked up differs at each rendering, and Argo CD would apply it for ever.
+func TestRenderingTwiceIsTheSame(t *testing.T) {
+	for _, values := range []string{"", placed} {
+		if diff := cmp.Diff(render(t, withConsole, values), render(t, withConsole, values)); diff != "" {
+			t.Errorf("with %q (-once +again):\n%s", values, diff)
+		}
+	}
+}
+
+// A manifest the API server rewrites, by a default or by dropping a field, would be written by every sync.
+func TestApplyingTwiceWritesOnce(t *testing.T) {
+	const versions = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
+	text := render(t, withConsole, "console: {ingress: {enabled: true}, httpRoute: {enabled: true, parentRefs: [{name: public}]}}", "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, className: nginx}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}",
+		"apiserver: {autoscaling: {enabled: true}}", "rails: [{namespace: rails, serviceAccountName: card}]", placed).stream()
+	first := kubectl(t, text, "apply", "-f", "-", "-o", versions)
+	t.Cleanup(func() { kubectl(t, withoutKept(text), "delete", "--ignore-not-found", "-f", "-") })
+	if diff := cmp.Diff(first, kubectl(t, text, "apply", "-f", "-", "-o", versions)); diff != "" {
+		t.Errorf("applying it again writes (-once +again):\n%s", diff)
+	}
+}
+
+// withoutKept is what helm uninstall removes; without controllers, a Namespace would never be gone.
+func withoutKept(text string) string {
+	var removed []string
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
+		if !strings.Contains(document, "helm.sh/resource-policy: keep") {
+			removed = append(removed, document)
+		}
+	}
+	return strings.Join(removed, "\n---")
+}
+
+func TestTheCRDsAreThoseOfTheTypesAndAreKept(t *testing.T) {
+	all := objects(t, render(t, "").stream())
+	for _, plural := range []string{"merchants", "apikeys"} {
+		text := repository.Read(t, "config", "crd", "bases", "merchant-operator.io_"+plural+".yaml")
+		var want map[string]any
+		if err := yaml.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatal(err)
+		}
+		got := one(t, all, "CustomResourceDefinition/"+plural+".merchant-operator.io")
+		if diff := cmp.Diff(want["spec"], got.Object["spec"]); diff != "" {
+			t.Errorf("%s is not that of config/crd; run `make generate` (-want +got):\n%s", plural, diff)
+		}
+		if got.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("%s, and with it every object, is gone after helm uninstall", plural)
+		}
+	}
+	if one(t, all, "Namespace/"+credentials).GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+		t.Error("the credentials namespace, and with it every key, is gone after helm uninstall")
+	}
+}
+
+// The policy matches what config/deletion-policy has; a release that watches some namespaces leaves the others alone.
+func TestTheDeletionPolicyIsThatOfConfig(t *testing.T) {
+	const name = "merchant-operator-merchant-deletion"
+	want := objects(t, repository.Read(t, "config", "deletion-policy", "policy.yaml"))
+	all := objects(t, render(t, "merchantDeletionPolicy: {enabled: true}").stream())
+	for _, kind := range []string{"ValidatingAdmissionPolicy/", "ValidatingAdmissionPolicyBinding/"} {
+		got := one(t, all, kind+name)
+		if diff := cmp.Diff(one(t, want, kind+name).Object["spec"], got.Object["spec"]); diff != "" {
+			t.Errorf("%s is not that of config/deletion-policy; run `make generate` (-want +got):\n%s", kind, diff)
+		}
+	}
+
+	some := objects(t, render(t, "merchantDeletionPolicy: {enabled: true}", "watchNamespaces: [shops]").stream())
+	binding := one(t, some, "ValidatingAdmissionPolicyBinding/"+name)
+	namespaces, _, err := unstructured.NestedSlice(binding.Object, "spec", "matchResources", "namespaceSelector", "matchExpressions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := []any{map[string]any{"key": "kubernetes.io/metadata.name", "operator": "In", "values": []any{"shops"}}}
+	if diff := cmp.Diff(only, namespaces); diff != "" {
+		t.Errorf("namespaces of the policy (-want +got):\n%s", diff)
+	}
 }

@@ -4,10 +4,14 @@
 package manifests
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
+	corev1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -48,4 +52,93 @@ func kubectl(t *testing.T, input string, arguments ...string) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// The directories that are applied one after the other in the local environment.
+func TestDirectoriesApplyOneByOne(t *testing.T) {
+	for _, directory := range []string{"crd", "rbac", "samples"} {
+		apply(t, directory)
+	}
+	for _, directory := range []string{"crd", "rbac", "samples"} {
+		assertUnchanged(t, directory)
+	}
+}
+
+func TestDefaultApplies(t *testing.T) {
+	apply(t, "namespace")
+	apply(t, "default", "--server-side", "--force-conflicts", "--dry-run=server")
+	apply(t, "default")
+	assertUnchanged(t, "default")
+}
+
+func TestSamplesStayInTheirNamespaces(t *testing.T) {
+	apply(t, "crd")
+	printed := strings.Fields(apply(t, "samples", "--output=name"))
+	want := []string{
+		"namespace/rails",
+		"namespace/shops",
+		"serviceaccount/card-rail",
+		"rolebinding.rbac.authorization.k8s.io/acme-developers",
+		"clusterrolebinding.rbac.authorization.k8s.io/merchant-operator-rail:card-rail",
+		"apikey.merchant-operator.io/acme-test-1",
+		"apikey.merchant-operator.io/acme-till-1",
+		"merchant.merchant-operator.io/acme-coffee",
+	}
+	if diff := cmp.Diff(want, printed); diff != "" {
+		t.Errorf("config/samples (-want +got):\n%s", diff)
+	}
+	for _, resource := range []string{"merchants", "apikeys"} {
+		if names := kubectl(t, "", "get", resource, "-n", "shops", "-o", "name"); !strings.Contains(names, "acme-") {
+			t.Errorf("no sample among the %s of the namespace shops", resource)
+		}
+	}
+}
+
+func TestTheSecondSampleIsAccepted(t *testing.T) {
+	install(t, "crd")
+	install(t, "samples")
+	kubectl(t, "", "apply", "--dry-run=server", "-f", repository.Path("config", "samples", "corner-books.yaml"))
+}
+
+func TestNamespacesHoldPodsToTheRestrictedStandard(t *testing.T) {
+	install(t, "rbac")
+	for _, name := range []string{"merchant-operator-system", "merchant-operator-credentials"} {
+		var namespace corev1.Namespace
+		read(t, "", name, &namespace)
+		if got := namespace.Labels["pod-security.kubernetes.io/enforce"]; got != "restricted" {
+			t.Errorf("namespace %s enforces %q, want restricted", name, got)
+		}
+	}
+}
+
+// assertUnchanged applies the directory twice more: a manifest the API server rewrites, by a default or by
+// dropping a field, would be written by every apply, and GitOps tools would show it out of sync.
+func assertUnchanged(t *testing.T, directory string) {
+	t.Helper()
+	const versions = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
+	first := apply(t, directory, "--output", versions)
+	if diff := cmp.Diff(first, apply(t, directory, "--output", versions)); diff != "" {
+		t.Errorf("applying config/%s again writes (-once +again):\n%s", directory, diff)
+	}
+}
+
+var codeBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// Readers copy what the pages show, so the API server is asked whether it takes it.
+func TestManifestsInTheDocsAreAccepted(t *testing.T) {
+	install(t, "crd")
+	install(t, "samples") // for its namespace
+	for _, page := range []string{"merchant.md", "apikey.md"} {
+		manifests := 0
+		for _, block := range codeBlock.FindAllStringSubmatch(repository.Read(t, "docs", page), -1) {
+			if !strings.HasPrefix(block[1], "apiVersion:") {
+				continue // a fragment
+			}
+			manifests++
+			kubectl(t, block[1], "apply", "--dry-run=server", "-f", "-")
+		}
+		if manifests < 2 {
+			t.Errorf("docs/%s shows %d manifests, want the smallest and the full one", page, manifests)
+		}
+	}
 }
