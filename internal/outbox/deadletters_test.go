@@ -1,7 +1,6 @@
 package outbox_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,33 +9,15 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
-
-// deadLetter makes a new event of the merchant a dead letter.
-func (s fixture) deadLetter(t *testing.T, reason string) string {
-	t.Helper()
-	s.event(t)
-	lease := s.one(t)
-	must(t, s.DeadLetter(t.Context(), lease, outbox.Details{Reason: reason}))
-	return lease.Event.ID
-}
 
 func (s fixture) deadLetters(t *testing.T, filter outbox.DeadLetterFilter) []outbox.DeadLetter {
 	t.Helper()
 	letters, err := s.DeadLetters(t.Context(), filter)
 	must(t, err)
 	return letters
-}
-
-func deadIDs(letters []outbox.DeadLetter) []string {
-	ids := make([]string, len(letters))
-	for i, letter := range letters {
-		ids[i] = letter.Event.ID
-	}
-	return ids
 }
 
 func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
@@ -210,76 +191,6 @@ func TestDeadLetters_ManyExpired(t *testing.T) {
 	if n := s.redis.ZCard(t.Context(), s.tag+"dead").Val(); n != expired-2*once+1 {
 		t.Errorf("after a look %d are left, want %d", n, expired-2*once+1)
 	}
-}
-
-func TestTheBacklogIsCounted(t *testing.T) {
-	s := newFixture(t)
-	s.deadLetter(t, "dns")
-	s.fail(t, "here", nil)
-	s.fail(t, "here", gone)
-	s.event(t)
-	backlog, err := s.Backlog(t.Context(), s.bucket())
-	backlog.Overdue = 0
-	if want := (outbox.Backlog{Due: 2, Dead: 2}); err != nil || backlog != want {
-		t.Errorf("%+v, %v; want %+v", backlog, err, want)
-	}
-}
-
-func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
-	s := newFixture(t)
-	s.event(t)
-	lease := s.one(t)
-	s.server.Stop()
-	ctx := t.Context()
-	for name, err := range map[string]error{
-		"lease":       second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
-		"deliver":     s.Delivered(ctx, lease, "here"),
-		"fail":        second(s.Failed(ctx, lease, outbox.Failure{})),
-		"defer":       s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
-		"dead letter": s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
-		"list":        second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
-		"resend":      second(s.Resend(ctx, outbox.ResendRequest{IDs: []string{lease.Event.ID}})),
-		"count":       second(s.Backlog(ctx, s.bucket())),
-		"look":        second(s.PendingWork(ctx)),
-		"reports":     second(s.PendingReports(ctx)),
-		"resume":      second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
-		"watched":     second(s.WatchedEndpoints(ctx, s.bucket())),
-		"endpoints":   second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
-		"report":      s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
-		"forget":      s.ForgetEndpoint(ctx, s.asks.MerchantID),
-	} {
-		if !errors.Is(err, redis.ErrUnavailable) {
-			t.Errorf("%s: %v, want ErrUnavailable", name, err)
-		}
-	}
-}
-
-func TestEventsAreCountedByMerchant(t *testing.T) {
-	s := newFixture(t)
-	other := s
-	other.asks = storetest.MerchantOf(s.bucket())
-	want := func(when string, of fixture, pending, dead int64) {
-		t.Helper()
-		if state := of.state(t); state.Pending != pending || state.Dead != dead {
-			t.Errorf("%s: %d pending, %d dead; want %d and %d", when, state.Pending, state.Dead, pending, dead)
-		}
-	}
-	want("at first", s, 0, 0)
-	ids := []string{s.deadLetter(t, "dns"), s.deadLetter(t, "dns")}
-	s.fail(t, "here", nil)
-	other.deadLetter(t, "dns")
-	want("with dead letters", s, 1, 2)
-	want("of the neighbour", other, 0, 1)
-	resent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: ids})
-	if err != nil || resent.Sent != 2 {
-		t.Fatalf("sent %d again: %v", resent.Sent, err)
-	}
-	want("right after they were sent again", s, 3, 0)
-	want("of the neighbour, after that", other, 0, 1)
-	for _, lease := range s.leaseFor(t, time.Hour, 10) {
-		must(t, s.Delivered(t.Context(), lease, "here"))
-	}
-	want("after their delivery", s, 1, 0)
 }
 
 // An endpoint that fails for weeks fills Redis no further: the oldest dead letters go, with their events.

@@ -7,41 +7,8 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
-
-// fail lets a new event of the merchant fail, sent to the target.
-func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure)) outbox.Failed {
-	t.Helper()
-	id := s.event(t)
-	failure := outbox.Failure{Details: outbox.Details{Reason: "timeout", Answer: "timeout"}, Health: "Timeout", Retry: time.Hour, Target: target, FailingLimit: 120 * time.Hour}
-	if change != nil {
-		change(&failure)
-	}
-	lease := s.one(t)
-	if lease.Event.ID != id {
-		t.Fatalf("leased %s, want %s", lease.Event.ID, id)
-	}
-	failed, err := s.Failed(t.Context(), lease, failure)
-	must(t, err)
-	return failed
-}
-
-// deliver lets a new event of the merchant arrive at the target.
-func (s fixture) deliver(t *testing.T, target string) {
-	t.Helper()
-	s.event(t)
-	must(t, s.Delivered(t.Context(), s.one(t), target))
-}
-
-func (s fixture) state(t *testing.T) outbox.EndpointState {
-	t.Helper()
-	found, err := s.Endpoints(t.Context(), s.bucket(), s.asks.MerchantID)
-	must(t, err)
-	if len(found.States) != 1 || found.States[0].MerchantID != s.asks.MerchantID {
-		t.Fatalf("found %+v", found)
-	}
-	return found.States[0]
-}
 
 func (s fixture) watched(t *testing.T) bool {
 	t.Helper()
@@ -56,10 +23,6 @@ func (s fixture) failingFor(t *testing.T, long time.Duration) {
 	since := s.redis.Time(t.Context()).Val().Add(-long).UnixMilli()
 	must(t, s.redis.HSet(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "since", since).Err())
 }
-
-func gone(f *outbox.Failure) { f.Gone, f.Permanent = true, true }
-
-func permanent(f *outbox.Failure) { f.Permanent, f.Health, f.Answer = true, "Rejected", "401" }
 
 func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
 	s := newFixture(t)
@@ -316,4 +279,32 @@ func TestReportsOfChangesHaveABudget(t *testing.T) {
 	if !s.state(t).MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("a report without a change costs")
 	}
+}
+
+func TestEventsAreCountedByMerchant(t *testing.T) {
+	s := newFixture(t)
+	other := s
+	other.asks = storetest.MerchantOf(s.bucket())
+	want := func(when string, of fixture, pending, dead int64) {
+		t.Helper()
+		if state := of.state(t); state.Pending != pending || state.Dead != dead {
+			t.Errorf("%s: %d pending, %d dead; want %d and %d", when, state.Pending, state.Dead, pending, dead)
+		}
+	}
+	want("at first", s, 0, 0)
+	ids := []string{s.deadLetter(t, "dns"), s.deadLetter(t, "dns")}
+	s.fail(t, "here", nil)
+	other.deadLetter(t, "dns")
+	want("with dead letters", s, 1, 2)
+	want("of the neighbour", other, 0, 1)
+	resent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: ids})
+	if err != nil || resent.Sent != 2 {
+		t.Fatalf("sent %d again: %v", resent.Sent, err)
+	}
+	want("right after they were sent again", s, 3, 0)
+	want("of the neighbour, after that", other, 0, 1)
+	for _, lease := range s.leaseFor(t, time.Hour, 10) {
+		must(t, s.Delivered(t.Context(), lease, "here"))
+	}
+	want("after their delivery", s, 1, 0)
 }

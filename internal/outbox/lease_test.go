@@ -8,82 +8,12 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
-	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
-
-// fixture is a Redis of its own, so that nobody else's events come due, and one merchant.
-type fixture struct {
-	*storetest.Services
-
-	server *redistest.Server
-	redis  *goredis.Client
-	asks   store.Admission
-	tag    string
-}
-
-func newFixture(t *testing.T) fixture {
-	t.Helper()
-	server := redistest.Start(t)
-	asks := storetest.Merchant()
-	return fixture{storetest.New(t, server.URL()), server, storetest.Inspect(t, server), asks, storetest.Tag(asks.MerchantID)}
-}
-
-func (s fixture) bucket() session.Bucket { return session.BucketOf(s.asks.MerchantID) }
-
-// event cancels a new session and returns the id of the event that tells of it.
-func (s fixture) event(t *testing.T) string {
-	t.Helper()
-	id := storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID
-	if _, _, err := s.Cancel(t.Context(), s.asks, id); err != nil {
-		t.Fatal(err)
-	}
-	return "evt_" + id.String()[len("ps_"):] + "_ended"
-}
-
-func (s fixture) leaseFor(t *testing.T, long time.Duration, limit int) []outbox.Lease {
-	t.Helper()
-	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{HolderIdentity: "a test", For: long, Limit: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if leased.More != (len(leased.Leases) == limit) {
-		t.Errorf("%d events, of which there are more: %t", len(leased.Leases), leased.More)
-	}
-	return leased.Leases
-}
-
-// one leases the one event that is due.
-func (s fixture) one(t *testing.T) outbox.Lease {
-	t.Helper()
-	leases := s.leaseFor(t, time.Hour, 10)
-	if len(leases) != 1 {
-		t.Fatalf("%d events are due, want 1", len(leases))
-	}
-	return leases[0]
-}
-
-// dueIn is the time until an event is due; absent: it never is.
-func (s fixture) dueIn(t *testing.T, id string) (in time.Duration, there bool) {
-	t.Helper()
-	_, at, there := storetest.Queued(t, s.redis, s.tag, id)
-	return at.Sub(s.redis.Time(t.Context()).Val()), there
-}
-
-func idsOf(leases []outbox.Lease) []string {
-	ids := make([]string, len(leases))
-	for i, lease := range leases {
-		ids[i] = lease.Event.ID
-	}
-	return ids
-}
 
 func TestAnEventIsLeasedToOneAtATime(t *testing.T) {
 	s := newFixture(t)
@@ -159,13 +89,6 @@ func (s fixture) everything(t *testing.T) []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-func second[T any](_ T, err error) error { return err }
-
-func sameSet(a, b []string) bool {
-	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-	return slices.Equal(a, b)
 }
 
 func TestEventsComeInTheOrderInWhichTheyAreDue(t *testing.T) {
@@ -365,5 +288,132 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Events of both modes have their turns like those of two merchants: a backlog of tests delays nothing live.
+func TestTheModesHaveTheirOwnQueues(t *testing.T) {
+	s := newFixture(t)
+	test := s.inTestMode()
+	for range 5 {
+		test.event(t)
+	}
+	live := s.event(t)
+	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 4})
+	if err != nil || !slices.Contains(idsOf(leased.Leases), live) {
+		t.Errorf("of 5 tests and then one live event, these come first: %v, %v", idsOf(leased.Leases), err)
+	}
+	states, err := s.Endpoints(t.Context(), s.bucket(), s.asks.MerchantID)
+	if err != nil || len(states.States) != 1 || states.States[0].Pending != 1 {
+		t.Errorf("of one live event are pending: %+v, %v", states, err)
+	}
+}
+
+// One merchant has thousands of events due, for its endpoint hangs. Its neighbour in the bucket has one.
+func TestABacklogDelaysNoOtherMerchantOfItsBucket(t *testing.T) {
+	busy := newFixture(t)
+	for range 3000 {
+		busy.event(t)
+	}
+	const limit = 64
+	first := busy.leaseFor(t, time.Hour, limit)
+	if len(first) != limit {
+		t.Fatalf("alone it gets %d events, want the whole limit of %d", len(first), limit)
+	}
+	for round := range 5 { // each time it has had its turn, and has thousands left
+		neighbour := busy
+		neighbour.asks = storetest.MerchantOf(busy.bucket())
+		want := neighbour.event(t)
+		leased, err := busy.Lease(t.Context(), busy.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: limit})
+		must(t, err)
+		if !leased.More || len(leased.Leases) < limit/2 {
+			t.Errorf("round %d: leased %d events, more: %t; want a share for the backlog", round, len(leased.Leases), leased.More)
+		}
+		if ids := idsOf(leased.Leases); !slices.Contains(ids, want) {
+			t.Errorf("round %d: the neighbour's only event is not among the %d leased", round, len(ids))
+		}
+	}
+}
+
+// More merchants with a backlog than a lease has places: each has its turn before any has a second one, and so does one who comes last.
+func TestMerchantsWithABacklogTakeTurns(t *testing.T) {
+	s := newFixture(t)
+	const merchants, limit = 12, 4
+	for range merchants {
+		s.asks = storetest.MerchantOf(s.bucket())
+		for range 5 {
+			s.event(t)
+		}
+	}
+	turns := map[string]int{}
+	for range merchants / limit {
+		for _, lease := range s.leaseFor(t, time.Hour, limit) {
+			turns[lease.Event.MerchantID]++
+		}
+	}
+	if len(turns) != merchants {
+		t.Errorf("%d of %d merchants had their turn in the first round: %v", len(turns), merchants, turns)
+	}
+	last := s
+	last.asks = storetest.MerchantOf(s.bucket())
+	id := last.event(t)
+	var seen []string
+	for range merchants/limit + 1 {
+		seen = append(seen, idsOf(s.leaseFor(t, time.Hour, limit))...)
+	}
+	if !slices.Contains(seen, id) {
+		t.Error("who came last had no turn in the next round")
+	}
+}
+
+// Whatever becomes of events, a look is as right as before: it says so while there is work, and not a moment longer.
+func TestTheTurnOfAMerchantFollowsItsFirstEvent(t *testing.T) {
+	s := newFixture(t)
+	turn := func() (time.Time, bool) {
+		t.Helper()
+		score, err := s.redis.ZScore(t.Context(), s.tag+"due", s.asks.MerchantID).Result()
+		if err != nil {
+			return time.Time{}, false
+		}
+		return time.UnixMilli(int64(score)), true
+	}
+	wantTurn := func(when, first string) {
+		t.Helper()
+		at, there := turn()
+		_, want, queued := storetest.Queued(t, s.redis, s.tag, first)
+		if there != queued || !at.Equal(want) {
+			t.Errorf("%s: its turn is at %s (%t), its first event due at %s (%t)", when, at, there, want, queued)
+		}
+	}
+	first, second := s.event(t), s.event(t)
+	dueAt(t, s.redis, s.tag, first, time.UnixMilli(1_000))
+	lease := s.leaseFor(t, time.Hour, 1)[0]
+	if lease.Event.ID != first {
+		t.Fatalf("leased %s, want %s", lease.Event.ID, first)
+	}
+	if at, there := turn(); !there || at.After(s.redis.Time(t.Context()).Val()) {
+		t.Errorf("with another event due its turn is at %s", at)
+	}
+	other := s.leaseFor(t, 2*time.Hour, 1)[0]
+	wantTurn("both leased", first)
+	must(t, s.Delivered(t.Context(), lease, "here"))
+	wantTurn("the first delivered", second)
+	must(t, s.Defer(t.Context(), s.bucket(), outbox.Deferral{Lease: other, Delay: time.Minute}))
+	wantTurn("the second put off", second)
+	dueAt(t, s.redis, s.tag, second, time.UnixMilli(1_000))
+	_, err := s.Failed(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Retry: 24 * time.Hour, Target: "here", FailingLimit: time.Hour})
+	must(t, err)
+	wantTurn("the second failed", second)
+	third := s.event(t)
+	wantTurn("a third recorded", third)
+	must(t, s.DeadLetter(t.Context(), s.one(t), outbox.Details{Reason: "dns"}))
+	wantTurn("the third a dead letter", second)
+	dueAt(t, s.redis, s.tag, second, time.UnixMilli(1_000))
+	must(t, s.Drop(t.Context(), s.one(t)))
+	if at, there := turn(); there {
+		t.Errorf("with nothing queued it has a turn at %s", at)
+	}
+	if n := s.redis.Exists(t.Context(), s.tag+"queue", s.tag+"due").Val(); n != 0 {
+		t.Errorf("%d keys are left of an empty queue", n)
 	}
 }

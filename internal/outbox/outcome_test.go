@@ -1,20 +1,13 @@
 package outbox_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
-
-// leftOf is what Redis holds of an event.
-func (s fixture) leftOf(t *testing.T, id string) (hash, due, dead bool) {
-	t.Helper()
-	ctx := t.Context()
-	_, due = s.dueIn(t, id)
-	return s.redis.Exists(ctx, s.tag+"event:"+id).Val() == 1, due, s.redis.ZScore(ctx, s.tag+"dead", id).Err() == nil
-}
 
 func TestAnEventEndsWithItsDelivery(t *testing.T) {
 	s := newFixture(t)
@@ -54,12 +47,6 @@ func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
 	}
 }
 
-// hasten makes an event due now.
-func (s fixture) hasten(t *testing.T, id string) {
-	t.Helper()
-	dueAt(t, s.redis, s.tag, id, time.UnixMilli(1))
-}
-
 func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
@@ -87,5 +74,43 @@ func TestAnAttemptThatIsTriedAgainAtOnce(t *testing.T) {
 	}
 	if lease := s.one(t); lease.Event.ID != id || lease.Attempts != 1 {
 		t.Errorf("leased %s after %d attempts", lease.Event.ID, lease.Attempts)
+	}
+}
+
+// Whatever the endpoint answers to events of test mode leaves no trace but in the event.
+func TestEventsOfTestModeSayNothingOfTheEndpoint(t *testing.T) {
+	s := newFixture(t).inTestMode()
+	failure := outbox.Failure{
+		Details: outbox.Details{Reason: "status_5xx"}, Retry: time.Minute, Target: "here", FailingLimit: time.Nanosecond, Permanent: true,
+	}
+	id := s.event(t)
+	if failed, err := s.Failed(t.Context(), s.one(t), failure); err != nil || failed != (outbox.Failed{}) {
+		t.Fatalf("%+v, %v", failed, err)
+	}
+	if in, there := s.dueIn(t, id); !there || in > time.Minute || in < time.Minute-storetest.Timeout {
+		t.Errorf("due in %s, want a minute", in)
+	}
+	s.hasten(t, id)
+	if lease := s.one(t); !lease.Event.TestMode || lease.Attempts != 1 || lease.Event.MerchantID != s.asks.MerchantID {
+		t.Errorf("leased %+v", lease)
+	} else {
+		must(t, s.Delivered(t.Context(), lease, "here"))
+	}
+	for name, last := range map[string]outbox.Failure{
+		"given up": with(failure, func(f *outbox.Failure) { f.Retry = -1 }),
+		"gone":     with(failure, func(f *outbox.Failure) { f.Gone = true }),
+	} {
+		id := s.event(t)
+		if failed, err := s.Failed(t.Context(), s.one(t), last); err != nil || failed != (outbox.Failed{Dropped: true}) {
+			t.Errorf("%s: %+v, %v", name, failed, err)
+		}
+		if hash, due, dead := s.leftOf(t, id); hash || due || dead {
+			t.Errorf("%s: left are the event %t, its due time %t, a dead letter %t", name, hash, due, dead)
+		}
+	}
+	for _, key := range s.redis.Keys(t.Context(), "*").Val() {
+		if strings.Contains(key, "endpoint") || strings.Contains(key, "dead") || strings.Contains(key, "watched") {
+			t.Errorf("there is %s", key)
+		}
 	}
 }

@@ -104,31 +104,6 @@ func TestPendingWork_Next(t *testing.T) {
 	}
 }
 
-// An event is late if it waits for a dispatcher, not if it waits for its endpoint.
-func TestBacklog_Overdue(t *testing.T) {
-	s := newFixture(t)
-	down := storetest.MerchantOf(s.bucket())
-	other := s
-	other.asks = down
-	dueAt(t, s.redis, s.tag, other.event(t), time.Now().Add(-2*time.Hour))
-	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
-	for name, row := range map[string]struct {
-		blocked []string
-		want    time.Duration
-	}{
-		"none is blocked": {nil, 2 * time.Hour},
-		"a stranger is":   {[]string{"unknown"}, 2 * time.Hour},
-		"the longest is":  {[]string{down.MerchantID, "unknown"}, time.Hour},
-		"all are":         {[]string{down.MerchantID, s.asks.MerchantID}, 0},
-	} {
-		backlog, err := s.Backlog(t.Context(), s.bucket(), row.blocked...)
-		must(t, err)
-		if backlog.Due != 2 || backlog.Overdue < row.want || backlog.Overdue > row.want+storetest.Timeout || row.want == 0 && backlog.Overdue != 0 {
-			t.Errorf("%s: %+v, want 2 events, overdue by %s", name, backlog, row.want)
-		}
-	}
-}
-
 // Whoever leases or sweeps there then hears of it, and nobody else.
 func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
 	s := newFixture(t)
@@ -172,5 +147,43 @@ func TestALookAroundARedisCluster(t *testing.T) {
 	all, err := s.PendingWork(t.Context())
 	if !errors.Is(err, redis.ErrUnavailable) || len(all) == 0 || len(all) == session.Buckets {
 		t.Errorf("without one server it tells of %d buckets, and says %v", len(all), err)
+	}
+}
+
+func TestTheBacklogIsCounted(t *testing.T) {
+	s := newFixture(t)
+	s.deadLetter(t, "dns")
+	s.fail(t, "here", nil)
+	s.fail(t, "here", gone)
+	s.event(t)
+	backlog, err := s.Backlog(t.Context(), s.bucket())
+	backlog.Overdue = 0
+	if want := (outbox.Backlog{Due: 2, Dead: 2}); err != nil || backlog != want {
+		t.Errorf("%+v, %v; want %+v", backlog, err, want)
+	}
+}
+
+// An event is late if it waits for a dispatcher, not if it waits for its endpoint.
+func TestBacklog_Overdue(t *testing.T) {
+	s := newFixture(t)
+	down := storetest.MerchantOf(s.bucket())
+	other := s
+	other.asks = down
+	dueAt(t, s.redis, s.tag, other.event(t), time.Now().Add(-2*time.Hour))
+	dueAt(t, s.redis, s.tag, s.event(t), time.Now().Add(-time.Hour))
+	for name, row := range map[string]struct {
+		blocked []string
+		want    time.Duration
+	}{
+		"none is blocked": {nil, 2 * time.Hour},
+		"a stranger is":   {[]string{"unknown"}, 2 * time.Hour},
+		"the longest is":  {[]string{down.MerchantID, "unknown"}, time.Hour},
+		"all are":         {[]string{down.MerchantID, s.asks.MerchantID}, 0},
+	} {
+		backlog, err := s.Backlog(t.Context(), s.bucket(), row.blocked...)
+		must(t, err)
+		if backlog.Due != 2 || backlog.Overdue < row.want || backlog.Overdue > row.want+storetest.Timeout || row.want == 0 && backlog.Overdue != 0 {
+			t.Errorf("%s: %+v, want 2 events, overdue by %s", name, backlog, row.want)
+		}
 	}
 }
