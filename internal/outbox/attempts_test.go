@@ -46,9 +46,9 @@ func TestAttempts_Failed(t *testing.T) {
 	if found, err := s.Attempts(t.Context(), s.asks.MerchantID, time.Now().Add(31*24*time.Hour)); err != nil || len(found.Failed) != 0 {
 		t.Errorf("after a month there are %d, %v", len(found.Failed), err)
 	}
-	must(t, s.redis.HSet(t.Context(), endpoint, "attempts", "what nobody can read\n1\t2\n\n").Err())
+	must(t, s.redis.HSet(t.Context(), endpoint, "attempts", "garbage\n1\t2\n\n").Err())
 	if found := s.attempts(t).Failed; len(found) != 0 {
-		t.Errorf("what nobody can read is %+v", found)
+		t.Errorf("garbage is parsed as %+v", found)
 	}
 }
 

@@ -20,7 +20,7 @@ func (s fixture) deadLetters(t *testing.T, filter outbox.DeadLetterFilter) []out
 	return letters
 }
 
-func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
+func TestDeadLetters_NewestFirst(t *testing.T) {
 	s := newFixture(t)
 	other := s
 	other.asks = storetest.MerchantOf(s.bucket())
@@ -39,26 +39,26 @@ func TestDeadLettersAreListedTheNewestFirst(t *testing.T) {
 	}
 	neighbours, farther := other.deadLetter(t, "timeout"), far.deadLetter(t, "dns")
 
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !slices.Equal(got, mine) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !slices.Equal(got, mine) {
 		t.Errorf("of the merchant: %v, want %v", got, mine)
 	}
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID, Limit: 2})); !slices.Equal(got, mine[:2]) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID, Limit: 2})); !slices.Equal(got, mine[:2]) {
 		t.Errorf("two of the merchant: %v, want %v", got, mine[:2])
 	}
 	all := s.deadLetters(t, outbox.DeadLetterFilter{})
-	if got := deadIDs(all); !sameSet(got, append([]string{neighbours, farther}, mine...)) {
+	if got := deadLetterIDs(all); !sameSet(got, append([]string{neighbours, farther}, mine...)) {
 		t.Errorf("of all: %v", got)
 	}
 	newest := all[0]
 	if newest.Event.ID != mine[0] || newest.Reason != "endpoint_disabled" || newest.Attempts != 0 || newest.Event.Session == nil {
 		t.Errorf("the newest is %+v", newest)
 	}
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{Limit: 1})); !slices.Equal(got, mine[:1]) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{Limit: 1})); !slices.Equal(got, mine[:1]) {
 		t.Errorf("the newest of all: %v", got)
 	}
 }
 
-func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
+func TestDeadLetters_MoreThanOnePage(t *testing.T) {
 	s := newFixture(t)
 	other := s
 	other.asks = storetest.MerchantOf(s.bucket())
@@ -72,7 +72,7 @@ func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 	for _, lease := range s.leaseFor(t, time.Hour, 1000) {
 		must(t, s.DeadLetter(t.Context(), lease, outbox.Details{Reason: "timeout"}))
 	}
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !sameSet(got, want) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID})); !sameSet(got, want) {
 		t.Errorf("%d dead letters, want %d", len(got), len(want))
 	}
 	if n := len(s.deadLetters(t, outbox.DeadLetterFilter{})); n != 240 {
@@ -83,7 +83,7 @@ func TestMoreDeadLettersThanAreReadAtOnce(t *testing.T) {
 	}
 }
 
-func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
+func TestResend(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	before := s.one(t)
@@ -102,20 +102,20 @@ func TestADeadLetterIsSentAgainAsIfItWereNew(t *testing.T) {
 	if again.Event.ID != id || again.Attempts != 0 || again.Event.Session.Session != before.Event.Session.Session {
 		t.Errorf("leased %+v after %d attempts, want what it was: %+v", again.Event, again.Attempts, before.Event)
 	}
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !slices.Equal(got, []string{kept}) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !slices.Equal(got, []string{kept}) {
 		t.Errorf("dead letters left: %v", got)
 	}
-	wantStale(t, s, before)
+	checkStale(t, s, before)
 }
 
-func TestDeadLettersOfADisabledEndpointAreNotSentAgain(t *testing.T) {
+func TestResend_DisabledEndpoint(t *testing.T) {
 	s := newFixture(t)
 	other := s
 	other.asks = storetest.MerchantOf(s.bucket())
 	s.fail(t, "here", func(f *outbox.Failure) { gone(f); f.Answer, f.Merchant = "410", "shops/acme" })
 	s.deadLetter(t, "endpoint_disabled")
-	mine := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
-	if named := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{Merchant: "shops/acme"})); len(mine) != 2 || len(named) != 1 {
+	mine := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
+	if named := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{Merchant: "shops/acme"})); len(mine) != 2 || len(named) != 1 {
 		t.Errorf("%d of the merchant's id, %d of its name; want 2 and 1", len(mine), len(named))
 	}
 	resent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: append(mine, other.deadLetter(t, "dns"))})
@@ -130,7 +130,7 @@ func TestDeadLettersOfADisabledEndpointAreNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestDeadLettersOfOtherMerchantsStay(t *testing.T) {
+func TestResend_OtherMerchants(t *testing.T) {
 	s := newFixture(t)
 	neighbour, far := s, s
 	neighbour.asks = storetest.MerchantOf(s.bucket())
@@ -141,12 +141,12 @@ func TestDeadLettersOfOtherMerchantsStay(t *testing.T) {
 	if resent, err := s.Resend(t.Context(), request); err != nil || resent.Sent != 1 || len(resent.Disabled) != 0 {
 		t.Errorf("%+v, %v; want one", resent, err)
 	}
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !sameSet(got, others) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !sameSet(got, others) {
 		t.Errorf("left are %v, want those of others: %v", got, others)
 	}
 }
 
-func TestDeadLettersThatAreNoMore(t *testing.T) {
+func TestDeadLetters_ExpiredOrLost(t *testing.T) {
 	s := newFixture(t)
 	old, vanished, odd, unreadable := s.deadLetter(t, "dns"), s.deadLetter(t, "dns"), s.deadLetter(t, "dns"), s.deadLetter(t, "dns")
 	ctx := t.Context()
@@ -158,7 +158,7 @@ func TestDeadLettersThatAreNoMore(t *testing.T) {
 	if backlog, err := s.Backlog(ctx, s.bucket()); err != nil || backlog.Dead != 3 {
 		t.Errorf("counted %+v: %v", backlog, err)
 	}
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); slices.Contains(got, old) || !slices.Contains(got, unreadable) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); slices.Contains(got, old) || !slices.Contains(got, unreadable) {
 		t.Errorf("listed %v", got)
 	}
 	if sent, err := s.Resend(ctx, outbox.ResendRequest{IDs: []string{old, vanished}}); err != nil || sent.Sent != 0 {
@@ -166,7 +166,7 @@ func TestDeadLettersThatAreNoMore(t *testing.T) {
 	}
 }
 
-// A million of them must not hold up Redis: each call forgets some, and none is listed.
+// A million of them must not block Redis: each call forgets some, and none is listed.
 func TestDeadLetters_ManyExpired(t *testing.T) {
 	s := newFixture(t)
 	const expired, once = 1000, 100
@@ -185,16 +185,16 @@ func TestDeadLetters_ManyExpired(t *testing.T) {
 			t.Errorf("%s ends after %s, want 30 days", key, left)
 		}
 	}
-	if got := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !slices.Equal(got, []string{letter}) {
+	if got := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{})); !slices.Equal(got, []string{letter}) {
 		t.Errorf("listed %v, want %s", got, letter)
 	}
 	if n := s.redis.ZCard(t.Context(), s.tag+"dead").Val(); n != expired-2*once+1 {
-		t.Errorf("after a look %d are left, want %d", n, expired-2*once+1)
+		t.Errorf("after a list %d are left, want %d", n, expired-2*once+1)
 	}
 }
 
-// An endpoint that fails for weeks fills Redis no further: the oldest dead letters go, with their events.
-func TestDeadLetters_OldestAreDroppedBeyondTheBound(t *testing.T) {
+// An endpoint that fails for weeks does not fill Redis: the oldest dead letters are dropped, with their events.
+func TestDeadLetters_OldestAreDropped(t *testing.T) {
 	s := newFixture(t)
 	other := s
 	other.asks = storetest.MerchantOf(s.bucket())
@@ -215,12 +215,12 @@ func TestDeadLetters_OldestAreDroppedBeyondTheBound(t *testing.T) {
 	kept = append(kept, s.deadLetter(t, "timeout"))
 	s.fail(t, "here", func(f *outbox.Failure) { f.Retry = -1 })
 	for _, id := range []string{first, second} {
-		if hash, due, dead := s.leftOf(t, id); hash || due || dead {
+		if hash, due, dead := s.remains(t, id); hash || due || dead {
 			t.Errorf("%s: left are the event %t, its due time %t, a dead letter %t", id, hash, due, dead)
 		}
 	}
 	for _, id := range kept {
-		if hash, _, dead := s.leftOf(t, id); !hash || !dead {
+		if hash, _, dead := s.remains(t, id); !hash || !dead {
 			t.Errorf("%s: left are the event %t, a dead letter %t", id, hash, dead)
 		}
 	}

@@ -24,7 +24,7 @@ func (s fixture) failingFor(t *testing.T, long time.Duration) {
 	must(t, s.redis.HSet(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "since", since).Err())
 }
 
-func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
+func TestEndpoint_DisabledAfterLimit(t *testing.T) {
 	s := newFixture(t)
 	s.fail(t, "here", nil)
 	first := s.state(t).FailingSince
@@ -53,7 +53,7 @@ func TestAnEndpointIsDisabledWhenItHasFailedForTooLong(t *testing.T) {
 	}
 }
 
-func TestASuccessEndsTheFailing(t *testing.T) {
+func TestEndpoint_RecoversWithDelivery(t *testing.T) {
 	s := newFixture(t)
 	s.fail(t, "here", permanent)
 	s.failingFor(t, 200*time.Hour)
@@ -70,8 +70,8 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 	}
 }
 
-// An endpoint that fails now and then, and is not unhealthy for that, is healthy since its first delivery.
-func TestAFewFailuresDoNotEndTheHealth(t *testing.T) {
+// An endpoint that fails now and then without being unhealthy is healthy since its first delivery.
+func TestEndpoint_HealthySince(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	since := s.state(t).HealthySince
@@ -94,19 +94,19 @@ func TestAFewFailuresDoNotEndTheHealth(t *testing.T) {
 	}
 }
 
-func TestFailuresElsewhereDoNotCount(t *testing.T) {
+func TestEndpoint_FailuresOfOtherTarget(t *testing.T) {
 	s := newFixture(t)
 	s.fail(t, "here", permanent)
 	s.failingFor(t, 200*time.Hour)
 	if failed := s.fail(t, "there", nil); failed.Disabled {
-		t.Error("disabled for what another target did")
+		t.Error("disabled by the failures of another target")
 	}
 	if state := s.state(t); state.Target != "there" || !state.PermanentSince.IsZero() || time.Since(state.FailingSince) > time.Hour {
 		t.Errorf("found %+v", state)
 	}
 }
 
-func TestAnEndpointThatIsGoneIsDisabledAtOnce(t *testing.T) {
+func TestEndpoint_Gone(t *testing.T) {
 	s := newFixture(t)
 	if failed := s.fail(t, "here", gone); failed != (outbox.Failed{DeadLettered: true, Disabled: true}) {
 		t.Fatalf("%+v", failed)
@@ -120,7 +120,7 @@ func TestAnEndpointThatIsGoneIsDisabledAtOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyAnotherTargetResumesAnEndpoint(t *testing.T) {
+func TestResumeEndpoint(t *testing.T) {
 	s := newFixture(t)
 	resume := func(target string) bool {
 		resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, target)
@@ -150,11 +150,11 @@ func TestOnlyAnotherTargetResumesAnEndpoint(t *testing.T) {
 }
 
 // A healthy endpoint is watched until its health is reported, an unhealthy one until it is healthy.
-func TestAnEndpointIsWatchedWhileThereIsSomethingToReport(t *testing.T) {
+func TestWatchedEndpoints_UntilHealthIsReported(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	if !s.watched(t) {
-		t.Fatal("the first delivery is not to be reported")
+		t.Fatal("the first delivery will not be reported")
 	}
 	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
 	s.deliver(t, "here")
@@ -196,7 +196,7 @@ func TestUnwatchEndpoint_DeliveredMeanwhile(t *testing.T) {
 		s.deliver(t, "here")
 		must(t, s.UnwatchEndpoint(t.Context(), before))
 		if !s.watched(t) {
-			t.Error("nobody will report its health")
+			t.Error("its health will not be reported")
 		}
 	})
 	t.Run("a recovery", func(t *testing.T) {
@@ -209,13 +209,13 @@ func TestUnwatchEndpoint_DeliveredMeanwhile(t *testing.T) {
 		s.deliver(t, "here")
 		must(t, s.UnwatchEndpoint(t.Context(), before))
 		if !s.watched(t) {
-			t.Error("nobody will report its health")
+			t.Error("its health will not be reported")
 		}
 	})
 }
 
-// What was reported of waiting events and dead letters is reported again when they are gone.
-func TestWatched_UntilCountsAreReported(t *testing.T) {
+// Counts of waiting events and dead letters that were reported are reported again when they have changed.
+func TestWatchedEndpoints_UntilCountsAreReported(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	s.event(t)
@@ -238,7 +238,7 @@ func TestWatched_UntilCountsAreReported(t *testing.T) {
 	if s.watched(t) {
 		t.Fatal("it is watched after the dead letter was reported")
 	}
-	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
+	letters := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	before := s.state(t)
 	must(t, second(s.Resend(t.Context(), outbox.ResendRequest{IDs: letters})))
 	must(t, s.EndpointReported(t.Context(), before, "Healthy", true)) // read before they were sent again
@@ -248,8 +248,8 @@ func TestWatched_UntilCountsAreReported(t *testing.T) {
 	}
 }
 
-// Nobody knows whose report the API server has got last.
-func TestReportsOfTwoDispatchersAtOnceAreRepeated(t *testing.T) {
+// It is not known whose report the API server has got last.
+func TestEndpointReported_TwoDispatchers(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	before := s.state(t)
@@ -261,12 +261,12 @@ func TestReportsOfTwoDispatchersAtOnceAreRepeated(t *testing.T) {
 	}
 }
 
-func TestReportsOfChangesHaveABudget(t *testing.T) {
+func TestEndpointReported_Budget(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	for i := range outbox.ReportBurst {
 		if state := s.state(t); !state.MayReportChange(s.redis.Time(t.Context()).Val()) {
-			t.Fatalf("report %d is refused", i+1)
+			t.Fatalf("report %d is not allowed", i+1)
 		}
 		must(t, s.EndpointReported(t.Context(), s.state(t), fmt.Sprint("reason ", i), false))
 	}
@@ -277,11 +277,11 @@ func TestReportsOfChangesHaveABudget(t *testing.T) {
 	}
 	must(t, s.EndpointReported(t.Context(), state, state.Reported.Reason, false)) // no change
 	if !s.state(t).MayReportChange(now.Add(outbox.ReportInterval)) {
-		t.Error("a report without a change costs")
+		t.Error("a report without a change is charged")
 	}
 }
 
-func TestEventsAreCountedByMerchant(t *testing.T) {
+func TestEndpoints_Counts(t *testing.T) {
 	s := newFixture(t)
 	other := s
 	other.asks = storetest.MerchantOf(s.bucket())

@@ -39,7 +39,7 @@ func with[T any](value T, change func(*T)) T {
 	return value
 }
 
-// fixture is a Redis of its own, so that nobody else's events come due, and one merchant.
+// fixture is a Redis of its own, so that only its own events come due, and one merchant.
 type fixture struct {
 	*storetest.Services
 
@@ -64,7 +64,7 @@ func (s fixture) inTestMode() fixture {
 	return s
 }
 
-// event cancels a new session and returns the id of the event that tells of it.
+// event cancels a new session and returns the id of the event that reports it.
 func (s fixture) event(t *testing.T) string {
 	t.Helper()
 	id := storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession()).Session.ID
@@ -96,14 +96,14 @@ func (s fixture) one(t *testing.T) outbox.Lease {
 	return leases[0]
 }
 
-// deliver lets a new event of the merchant arrive at the target.
+// deliver delivers a new event of the merchant to the target.
 func (s fixture) deliver(t *testing.T, target string) {
 	t.Helper()
 	s.event(t)
 	must(t, s.Delivered(t.Context(), s.one(t), target))
 }
 
-// fail lets a new event of the merchant fail, sent to the target.
+// fail records a failed attempt to deliver a new event of the merchant to the target.
 func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure)) outbox.Failed {
 	t.Helper()
 	id := s.event(t)
@@ -160,8 +160,8 @@ func (s fixture) hasten(t *testing.T, id string) {
 	dueAt(t, s.redis, s.tag, id, time.UnixMilli(1))
 }
 
-// leftOf is what Redis holds of an event.
-func (s fixture) leftOf(t *testing.T, id string) (hash, due, dead bool) {
+// remains reports what Redis holds of an event.
+func (s fixture) remains(t *testing.T, id string) (hash, due, dead bool) {
 	t.Helper()
 	ctx := t.Context()
 	_, due = s.dueIn(t, id)
@@ -178,7 +178,7 @@ func (s fixture) state(t *testing.T) outbox.EndpointState {
 	return found.States[0]
 }
 
-func idsOf(leases []outbox.Lease) []string {
+func leaseIDs(leases []outbox.Lease) []string {
 	ids := make([]string, len(leases))
 	for i, lease := range leases {
 		ids[i] = lease.Event.ID
@@ -186,7 +186,7 @@ func idsOf(leases []outbox.Lease) []string {
 	return ids
 }
 
-func deadIDs(letters []outbox.DeadLetter) []string {
+func deadLetterIDs(letters []outbox.DeadLetter) []string {
 	ids := make([]string, len(letters))
 	for i, letter := range letters {
 		ids[i] = letter.Event.ID

@@ -15,15 +15,15 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestAnEventIsLeasedToOneAtATime(t *testing.T) {
+func TestLease_OneHolder(t *testing.T) {
 	s := newFixture(t)
 	ids := []string{s.event(t), s.event(t), s.event(t)}
 	first, second := s.leaseFor(t, time.Hour, 2), s.leaseFor(t, time.Hour, 2)
-	if got := append(idsOf(first), idsOf(second)...); !sameSet(got, ids) {
+	if got := append(leaseIDs(first), leaseIDs(second)...); !sameSet(got, ids) {
 		t.Errorf("leased %v, want each of %v once", got, ids)
 	}
 	if again := s.leaseFor(t, time.Hour, 2); len(again) != 0 {
-		t.Errorf("leased a second time: %v", idsOf(again))
+		t.Errorf("leased a second time: %v", leaseIDs(again))
 	}
 	lease := first[0]
 	if lease.Event.Kind != v1alpha1.EventSessionCancelled || lease.Event.MerchantID != s.asks.MerchantID ||
@@ -32,8 +32,8 @@ func TestAnEventIsLeasedToOneAtATime(t *testing.T) {
 	}
 }
 
-// What a dispatcher held when it crashed: it never says another word.
-func TestALeaseThatRunsOutIsGivenToTheNext(t *testing.T) {
+// A dispatcher that crashes keeps no event for longer than its lease.
+func TestLease_ExpiresToNextHolder(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	crashed := s.leaseFor(t, 30*time.Millisecond, 1)
@@ -48,15 +48,15 @@ func TestALeaseThatRunsOutIsGivenToTheNext(t *testing.T) {
 	if taken[0].Event.ID != id {
 		t.Errorf("leased %s, want %s", taken[0].Event.ID, id)
 	}
-	// It comes back from the dead, and is too late for everything.
-	wantStale(t, s, crashed[0])
+	// The crashed one comes back, and is too late for everything.
+	checkStale(t, s, crashed[0])
 	if err := s.Delivered(t.Context(), taken[0], "here"); err != nil {
-		t.Errorf("the one who holds it: %v", err)
+		t.Errorf("with the valid lease: %v", err)
 	}
-	wantStale(t, s, crashed[0])
+	checkStale(t, s, crashed[0])
 }
 
-func wantStale(t *testing.T, s fixture, stale outbox.Lease) {
+func checkStale(t *testing.T, s fixture, stale outbox.Lease) {
 	t.Helper()
 	before := s.everything(t)
 	for name, err := range map[string]error{
@@ -91,7 +91,7 @@ func (s fixture) everything(t *testing.T) []string {
 	return all
 }
 
-func TestEventsComeInTheOrderInWhichTheyAreDue(t *testing.T) {
+func TestLease_DueOrder(t *testing.T) {
 	s := newFixture(t)
 	var ids []string
 	for range 5 {
@@ -100,13 +100,13 @@ func TestEventsComeInTheOrderInWhichTheyAreDue(t *testing.T) {
 	for i, id := range ids { // which may all be of one millisecond
 		dueAt(t, s.redis, s.tag, id, time.UnixMilli(int64(1000+i)))
 	}
-	if got := idsOf(s.leaseFor(t, time.Hour, 3)); !slices.Equal(got, ids[:3]) {
+	if got := leaseIDs(s.leaseFor(t, time.Hour, 3)); !slices.Equal(got, ids[:3]) {
 		t.Errorf("leased %v of %v", got, ids)
 	}
 }
 
-// One of them must not stand in the way of the others, now or ever.
-func TestEventsThatCannotBeLeased(t *testing.T) {
+// One unreadable event does not block the others.
+func TestLease_UnreadableEvents(t *testing.T) {
 	s := newFixture(t)
 	ctx := t.Context()
 	vanished, odd, foreign, unreadable, nameless := s.event(t), s.event(t), s.event(t), s.event(t), s.event(t)
@@ -120,7 +120,7 @@ func TestEventsThatCannotBeLeased(t *testing.T) {
 
 	leased, err := s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 10})
 	must(t, err)
-	if got := idsOf(leased.Leases); !slices.Equal(got, []string{good}) {
+	if got := leaseIDs(leased.Leases); !slices.Equal(got, []string{good}) {
 		t.Errorf("leased %v, want %s", got, good)
 	}
 	if !sameSet(leased.Undecodable, []string{foreign, unreadable, nameless}) {
@@ -141,7 +141,7 @@ func TestEventsThatCannotBeLeased(t *testing.T) {
 }
 
 // In a rolling upgrade dispatchers of both versions lease the same events.
-func TestEventsOfANewerVersionAreNoDeadLetters(t *testing.T) {
+func TestLease_NewerVersion(t *testing.T) {
 	for desc, stored := range map[string]string{
 		"a new kind":   "1\tsession.refunded\t1795253496000\tand what not",
 		"a new format": "2\tsession.completed\t1795253496000\tof another form",
@@ -150,7 +150,7 @@ func TestEventsOfANewerVersionAreNoDeadLetters(t *testing.T) {
 			s := newFixture(t)
 			newer := s.event(t)
 			must(t, s.redis.HSet(t.Context(), s.tag+"event:"+newer, "b", stored).Err())
-			for range 2 { // it is due again as often as it is put off
+			for range 2 { // it is due again after each deferral
 				lease := s.one(t)
 				if lease.Event.ID != newer || !lease.Unsupported || lease.Event.OccurredAt.IsZero() {
 					t.Fatalf("leased %+v", lease)
@@ -164,7 +164,7 @@ func TestEventsOfANewerVersionAreNoDeadLetters(t *testing.T) {
 	}
 }
 
-func TestEventsThatArePutOff(t *testing.T) {
+func TestDefer(t *testing.T) {
 	s := newFixture(t)
 	soon, later := s.event(t), s.event(t)
 	leases := s.leaseFor(t, time.Hour, 10)
@@ -179,14 +179,13 @@ func TestEventsThatArePutOff(t *testing.T) {
 	if lease := s.one(t); lease.Event.ID != soon || lease.Attempts != 0 {
 		t.Errorf("due at once is %s with %d attempts, want %s with none", lease.Event.ID, lease.Attempts, soon)
 	}
-	// However often it is put off, it has its own end.
+	// A deferral does not prolong the life of the event.
 	if left := s.redis.PTTL(t.Context(), s.tag+"event:"+later).Val(); left > time.Hour || left < time.Hour-storetest.Timeout {
 		t.Errorf("the event is kept for another %s, want an hour", left)
 	}
 }
 
-// A dispatcher that is not able to try the events of some merchants, however many, takes those of others. Another dispatcher finds everything as
-// if the first one had not asked.
+// A dispatcher that cannot try the events of some merchants, however many, takes those of others. Another dispatcher finds everything unchanged.
 func TestLease_Blocked(t *testing.T) {
 	s := newFixture(t)
 	const blocked, limit = 12, 10
@@ -203,7 +202,7 @@ func TestLease_Blocked(t *testing.T) {
 		other := s.event(t)
 		leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: limit, Room: room})
 		must(t, err)
-		if got := idsOf(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
+		if got := leaseIDs(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
 			t.Fatalf("round %d: leased %v, and there are more: %t; want only %s", n, got, leased.More, other)
 		}
 		must(t, s.Delivered(t.Context(), leased.Leases[0], "here"))
@@ -211,7 +210,7 @@ func TestLease_Blocked(t *testing.T) {
 	if after := s.redis.ZRangeWithScores(t.Context(), s.tag+"due", 0, -1).Val(); !slices.Equal(before, after) {
 		t.Errorf("due were %v, and are %v", before, after)
 	}
-	if got := append(idsOf(s.leaseFor(t, time.Hour, limit)), idsOf(s.leaseFor(t, time.Hour, limit))...); !sameSet(got, ids) {
+	if got := append(leaseIDs(s.leaseFor(t, time.Hour, limit)), leaseIDs(s.leaseFor(t, time.Hour, limit))...); !sameSet(got, ids) {
 		t.Errorf("another dispatcher leased %v, want each of %v", got, ids)
 	}
 }
@@ -243,7 +242,7 @@ func TestLease_Room(t *testing.T) {
 	}
 }
 
-// Nobody knows whether an endpoint is disabled whose state cannot be read. Its events wait, as any other's are leased.
+// Whether an endpoint is disabled is not known if its state cannot be read. Its events wait; those of others are leased.
 func TestLease_UnreadableEndpoint(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage         func(ctx context.Context, s fixture, key string) error
@@ -282,7 +281,7 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 			if dead := s.redis.ZCard(t.Context(), s.tag+"dead").Val(); dead != 0 {
 				t.Errorf("%d dead letters", dead)
 			}
-			if !test.wantUnreadable { // the attempt goes on as usual, and mends it
+			if !test.wantUnreadable { // the attempt goes on as usual, and repairs it
 				for _, lease := range leased.Leases {
 					must(t, s.Delivered(t.Context(), lease, "here"))
 				}
@@ -292,7 +291,7 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 }
 
 // Events of both modes have their turns like those of two merchants: a backlog of tests delays nothing live.
-func TestTheModesHaveTheirOwnQueues(t *testing.T) {
+func TestLease_TestModeHasOwnQueue(t *testing.T) {
 	s := newFixture(t)
 	test := s.inTestMode()
 	for range 5 {
@@ -300,8 +299,8 @@ func TestTheModesHaveTheirOwnQueues(t *testing.T) {
 	}
 	live := s.event(t)
 	leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 4})
-	if err != nil || !slices.Contains(idsOf(leased.Leases), live) {
-		t.Errorf("of 5 tests and then one live event, these come first: %v, %v", idsOf(leased.Leases), err)
+	if err != nil || !slices.Contains(leaseIDs(leased.Leases), live) {
+		t.Errorf("of 5 tests and then one live event, these come first: %v, %v", leaseIDs(leased.Leases), err)
 	}
 	states, err := s.Endpoints(t.Context(), s.bucket(), s.asks.MerchantID)
 	if err != nil || len(states.States) != 1 || states.States[0].Pending != 1 {
@@ -310,7 +309,7 @@ func TestTheModesHaveTheirOwnQueues(t *testing.T) {
 }
 
 // One merchant has thousands of events due, for its endpoint hangs. Its neighbour in the bucket has one.
-func TestABacklogDelaysNoOtherMerchantOfItsBucket(t *testing.T) {
+func TestLease_NeighbourHasBacklog(t *testing.T) {
 	busy := newFixture(t)
 	for range 3000 {
 		busy.event(t)
@@ -329,14 +328,14 @@ func TestABacklogDelaysNoOtherMerchantOfItsBucket(t *testing.T) {
 		if !leased.More || len(leased.Leases) < limit/2 {
 			t.Errorf("round %d: leased %d events, more: %t; want a share for the backlog", round, len(leased.Leases), leased.More)
 		}
-		if ids := idsOf(leased.Leases); !slices.Contains(ids, want) {
+		if ids := leaseIDs(leased.Leases); !slices.Contains(ids, want) {
 			t.Errorf("round %d: the neighbour's only event is not among the %d leased", round, len(ids))
 		}
 	}
 }
 
-// More merchants with a backlog than a lease has places: each has its turn before any has a second one, and so does one who comes last.
-func TestMerchantsWithABacklogTakeTurns(t *testing.T) {
+// More merchants with a backlog than a lease has places: each has its turn before any has a second one, also the last to come.
+func TestLease_MerchantsTakeTurns(t *testing.T) {
 	s := newFixture(t)
 	const merchants, limit = 12, 4
 	for range merchants {
@@ -359,15 +358,15 @@ func TestMerchantsWithABacklogTakeTurns(t *testing.T) {
 	id := last.event(t)
 	var seen []string
 	for range merchants/limit + 1 {
-		seen = append(seen, idsOf(s.leaseFor(t, time.Hour, limit))...)
+		seen = append(seen, leaseIDs(s.leaseFor(t, time.Hour, limit))...)
 	}
 	if !slices.Contains(seen, id) {
-		t.Error("who came last had no turn in the next round")
+		t.Error("the last merchant had no turn in the next round")
 	}
 }
 
-// Whatever becomes of events, a look is as right as before: it says so while there is work, and not a moment longer.
-func TestTheTurnOfAMerchantFollowsItsFirstEvent(t *testing.T) {
+// Whatever happens to events, a poll finds work exactly while there is some.
+func TestQueue_TurnFollowsFirstEvent(t *testing.T) {
 	s := newFixture(t)
 	turn := func() (time.Time, bool) {
 		t.Helper()
@@ -399,7 +398,7 @@ func TestTheTurnOfAMerchantFollowsItsFirstEvent(t *testing.T) {
 	must(t, s.Delivered(t.Context(), lease, "here"))
 	wantTurn("the first delivered", second)
 	must(t, s.Defer(t.Context(), s.bucket(), outbox.Deferral{Lease: other, Delay: time.Minute}))
-	wantTurn("the second put off", second)
+	wantTurn("the second deferred", second)
 	dueAt(t, s.redis, s.tag, second, time.UnixMilli(1_000))
 	_, err := s.Failed(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Retry: 24 * time.Hour, Target: "here", FailingLimit: time.Hour})
 	must(t, err)

@@ -21,28 +21,28 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
+func TestOperations_RedisAway(t *testing.T) {
 	s := newFixture(t)
 	s.event(t)
 	lease := s.one(t)
 	s.server.Stop()
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"lease":       second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
-		"deliver":     s.Delivered(ctx, lease, "here"),
-		"fail":        second(s.Failed(ctx, lease, outbox.Failure{})),
-		"defer":       s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
-		"dead letter": s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
-		"list":        second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
-		"resend":      second(s.Resend(ctx, outbox.ResendRequest{IDs: []string{lease.Event.ID}})),
-		"count":       second(s.Backlog(ctx, s.bucket())),
-		"look":        second(s.PendingWork(ctx)),
-		"reports":     second(s.PendingReports(ctx)),
-		"resume":      second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
-		"watched":     second(s.WatchedEndpoints(ctx, s.bucket())),
-		"endpoints":   second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
-		"report":      s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
-		"forget":      s.ForgetEndpoint(ctx, s.asks.MerchantID),
+		"lease":        second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
+		"deliver":      s.Delivered(ctx, lease, "here"),
+		"fail":         second(s.Failed(ctx, lease, outbox.Failure{})),
+		"defer":        s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
+		"dead letter":  s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
+		"list":         second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
+		"resend":       second(s.Resend(ctx, outbox.ResendRequest{IDs: []string{lease.Event.ID}})),
+		"count":        second(s.Backlog(ctx, s.bucket())),
+		"pending work": second(s.PendingWork(ctx)),
+		"reports":      second(s.PendingReports(ctx)),
+		"resume":       second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
+		"watched":      second(s.WatchedEndpoints(ctx, s.bucket())),
+		"endpoints":    second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
+		"report":       s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
+		"forget":       s.ForgetEndpoint(ctx, s.asks.MerchantID),
 	} {
 		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)
@@ -50,7 +50,7 @@ func TestNothingIsSaidOfEventsWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-func TestEveryScriptDeclaresWhatItWrites(t *testing.T) {
+func TestScripts_DeclareTheirKeys(t *testing.T) {
 	s := newFixture(t)
 	storetest.CheckDeclared(t, s.server, outbox.Scripts(), func() { everyBranch(t, s) })
 }
@@ -109,7 +109,7 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, second(s.SendWebhookTest(ctx, test)))
 	must(t, s.AnswerWebhookTest(ctx, test, "target", outbox.Attempt{Reason: "delivered", Answer: "204"}))
 	must(t, second(s.Attempts(ctx, s.asks.MerchantID, time.Now())))
-	letters := deadIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
+	letters := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	must(t, second(s.Resend(ctx, outbox.ResendRequest{IDs: letters})))
 }
 
@@ -133,7 +133,7 @@ var outboxOperations = []outboxOperation{
 	{"resume", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there"))
 	}},
-	{"put off", func(ctx context.Context, s fixture, lease outbox.Lease) error {
+	{"defer", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease})
 	}},
 	{"dead letter", func(ctx context.Context, s fixture, lease outbox.Lease) error {
@@ -149,8 +149,8 @@ var outboxOperations = []outboxOperation{
 	}},
 }
 
-// A real cluster refuses a script whose keys are of more than one slot.
-func TestTheOutboxInARedisCluster(t *testing.T) {
+// A cluster rejects a script whose keys are of more than one slot.
+func TestOperations_Cluster(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
@@ -168,7 +168,7 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 	}
 	letters, err := s.DeadLetters(t.Context(), outbox.DeadLetterFilter{})
 	must(t, err)
-	dead := deadIDs(letters)
+	dead := deadLetterIDs(letters)
 	if len(dead) != 16 {
 		t.Errorf("%d dead letters, want 16", len(dead))
 	}
@@ -177,7 +177,7 @@ func TestTheOutboxInARedisCluster(t *testing.T) {
 	}
 }
 
-func TestEveryStepOfADeliveryIsOneCommand(t *testing.T) {
+func TestOperations_OneCommand(t *testing.T) {
 	server := redistest.Start(t)
 	asks := storetest.Merchant()
 	services := storetest.New(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 })
@@ -244,8 +244,8 @@ func (m movingSlot) during(t *testing.T, moved []string, do func()) {
 	m.set(t, m.to, "STABLE")
 }
 
-// A slot moves key by key, and each operation may come at any point of that, with the last event of a bucket. It does its work or
-// it fails: the event is in the queue, or it is a dead letter, or it has ended.
+// A slot moves key by key, and each operation may come at any point of that, with the last event of a bucket. It succeeds or fails; either way
+// the event is in the queue, or it is a dead letter, or it has ended.
 func TestOperations_SlotMovesWithTheLastEvent(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0], asks: storetest.MerchantOf(7)}

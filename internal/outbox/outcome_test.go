@@ -9,7 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestAnEventEndsWithItsDelivery(t *testing.T) {
+func TestDelivered_LeavesNothing(t *testing.T) {
 	s := newFixture(t)
 	for name, end := range map[string]func(outbox.Lease) error{
 		"delivered": func(l outbox.Lease) error { return s.Delivered(t.Context(), l, "here") },
@@ -17,13 +17,13 @@ func TestAnEventEndsWithItsDelivery(t *testing.T) {
 	} {
 		id := s.event(t)
 		must(t, end(s.one(t)))
-		if hash, due, dead := s.leftOf(t, id); hash || due || dead {
+		if hash, due, dead := s.remains(t, id); hash || due || dead {
 			t.Errorf("%s: left are the event %t, its due time %t, a dead letter %t", name, hash, due, dead)
 		}
 	}
 }
 
-func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
+func TestFailed_RetriesLater(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	for attempt := range 3 {
@@ -41,13 +41,13 @@ func TestAFailedAttemptIsTriedAgainLater(t *testing.T) {
 			t.Errorf("due in %s, want a minute", in)
 		}
 		if due := s.leaseFor(t, time.Hour, 10); len(due) != 0 {
-			t.Errorf("due already: %v", idsOf(due))
+			t.Errorf("due already: %v", leaseIDs(due))
 		}
 		s.hasten(t, id)
 	}
 }
 
-func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
+func TestFailed_LastAttempt(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{
@@ -56,7 +56,7 @@ func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 	if err != nil || failed != (outbox.Failed{DeadLettered: true}) {
 		t.Fatalf("%+v, %v", failed, err)
 	}
-	if hash, due, dead := s.leftOf(t, id); !hash || due || !dead {
+	if hash, due, dead := s.remains(t, id); !hash || due || !dead {
 		t.Errorf("left are the event %t, its due time %t, a dead letter %t", hash, due, dead)
 	}
 	// It is kept for 30 days from now on, not from when it was recorded.
@@ -65,7 +65,7 @@ func TestAfterTheLastAttemptAnEventIsADeadLetter(t *testing.T) {
 	}
 }
 
-func TestAnAttemptThatIsTriedAgainAtOnce(t *testing.T) {
+func TestFailed_RetriesAtOnce(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	failed, err := s.Failed(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Target: "here", FailingLimit: time.Hour})
@@ -77,8 +77,8 @@ func TestAnAttemptThatIsTriedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// Whatever the endpoint answers to events of test mode leaves no trace but in the event.
-func TestEventsOfTestModeSayNothingOfTheEndpoint(t *testing.T) {
+// An answer to an event of test mode changes the event only, never the health of the endpoint.
+func TestFailed_TestMode(t *testing.T) {
 	s := newFixture(t).inTestMode()
 	failure := outbox.Failure{
 		Details: outbox.Details{Reason: "status_5xx"}, Retry: time.Minute, Target: "here", FailingLimit: time.Nanosecond, Permanent: true,
@@ -104,7 +104,7 @@ func TestEventsOfTestModeSayNothingOfTheEndpoint(t *testing.T) {
 		if failed, err := s.Failed(t.Context(), s.one(t), last); err != nil || failed != (outbox.Failed{Dropped: true}) {
 			t.Errorf("%s: %+v, %v", name, failed, err)
 		}
-		if hash, due, dead := s.leftOf(t, id); hash || due || dead {
+		if hash, due, dead := s.remains(t, id); hash || due || dead {
 			t.Errorf("%s: left are the event %t, its due time %t, a dead letter %t", name, hash, due, dead)
 		}
 	}

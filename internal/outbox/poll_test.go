@@ -17,8 +17,8 @@ import (
 // work is what there is to do and to report in a bucket.
 type work struct{ Events, Sessions, Endpoints bool }
 
-// look returns what there is to do, by bucket; the buckets with nothing to do are left out.
-func (s fixture) look(t *testing.T) map[session.Bucket]work {
+// pendingWork returns what there is to do, by bucket; the buckets with nothing to do are left out.
+func (s fixture) pendingWork(t *testing.T) map[session.Bucket]work {
 	t.Helper()
 	all, err := s.PendingWork(t.Context())
 	must(t, err)
@@ -42,7 +42,7 @@ func (s fixture) wantWork(t *testing.T, when string, want work) {
 	if want != (work{}) {
 		all[s.bucket()] = want
 	}
-	if diff := cmp.Diff(all, s.look(t)); diff != "" {
+	if diff := cmp.Diff(all, s.pendingWork(t)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", when, diff)
 	}
 }
@@ -53,7 +53,7 @@ func (s fixture) score(t *testing.T, key, member string, at time.Time) {
 	must(t, s.redis.ZAdd(t.Context(), s.tag+key, goredis.Z{Score: float64(at.UnixMilli()), Member: member}).Err())
 }
 
-func TestALookTellsWhatThereIsToDo(t *testing.T) {
+func TestPendingWork(t *testing.T) {
 	s := newFixture(t)
 	s.wantWork(t, "with nothing to do", work{})
 
@@ -104,8 +104,8 @@ func TestPendingWork_Next(t *testing.T) {
 	}
 }
 
-// Whoever leases or sweeps there then hears of it, and nobody else.
-func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
+// Such a bucket counts as busy: its lease or its sweep then reports the error. The others are polled as usual.
+func TestPendingWork_UnreadableKeys(t *testing.T) {
 	s := newFixture(t)
 	s.event(t)
 	other := (s.bucket() + 1) % session.Buckets
@@ -116,21 +116,21 @@ func TestALookDoesNotEndAtWhatCannotBeRead(t *testing.T) {
 		s.bucket(): {Events: true},
 		other:      {Events: true, Sessions: true, Endpoints: true},
 	}
-	if diff := cmp.Diff(want, s.look(t)); diff != "" {
+	if diff := cmp.Diff(want, s.pendingWork(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestALookIsOneCommand(t *testing.T) {
+func TestPendingWork_OneCommand(t *testing.T) {
 	s := newFixture(t)
-	s.look(t) // Redis gets to know the script
-	commands := storetest.ClientCommands(t, s.server, func() { s.look(t) })
+	s.pendingWork(t) // Redis gets to know the script
+	commands := storetest.ClientCommands(t, s.server, func() { s.pendingWork(t) })
 	if diff := cmp.Diff([]string{"evalsha", "evalsha"}, commands); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestALookAroundARedisCluster(t *testing.T) {
+func TestPendingWork_Cluster(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
@@ -138,19 +138,19 @@ func TestALookAroundARedisCluster(t *testing.T) {
 		s.event(t)
 	}
 	for _, when := range []string{"when no server knows the script", "when they know it"} {
-		busy := s.look(t)
+		busy := s.pendingWork(t)
 		if len(busy) != 8 || !busy[8].Events {
-			t.Errorf("%s: it tells of %v", when, busy)
+			t.Errorf("%s: busy are %v", when, busy)
 		}
 	}
 	servers[1].Stop()
 	all, err := s.PendingWork(t.Context())
 	if !errors.Is(err, redis.ErrUnavailable) || len(all) == 0 || len(all) == session.Buckets {
-		t.Errorf("without one server it tells of %d buckets, and says %v", len(all), err)
+		t.Errorf("without one server: %d buckets, %v", len(all), err)
 	}
 }
 
-func TestTheBacklogIsCounted(t *testing.T) {
+func TestBacklog(t *testing.T) {
 	s := newFixture(t)
 	s.deadLetter(t, "dns")
 	s.fail(t, "here", nil)

@@ -26,14 +26,14 @@ import (
 var bank = session.NewRail("system:serviceaccount:rails:bank")
 
 // The names of fields are a contract with the next release: events are kept for 30 days.
-func TestWhatAnEventHolds(t *testing.T) {
+func TestRecord_Fields(t *testing.T) {
 	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
 	asks := storetest.Merchant()
-	wanted := with(storetest.NewSession(), func(n *store.NewSession) {
+	request := with(storetest.NewSession(), func(n *store.NewSession) {
 		n.EmitCreated = true
 		n.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001", TaxCents: new(int64(0)), TipCents: new(int64(7)), CustomerEmail: "ada@example.com"}
 	})
-	created := storetest.MustCreate(t, s, asks, wanted).Session
+	created := storetest.MustCreate(t, s, asks, request).Session
 	settled, err := s.Settle(t.Context(), created.ID, session.Payment{
 		Rail: bank, Ref: "rail-1", Outcome: session.Failed, AmountCents: 1250, PaidAt: time.UnixMilli(1234), Reason: "no funds",
 	})
@@ -54,7 +54,7 @@ func TestWhatAnEventHolds(t *testing.T) {
 		key := storetest.Tag(asks.MerchantID) + "event:" + id
 		got := c.HGetAll(t.Context(), key).Val()
 		at := want[1]
-		if at == "" { // the clock of Redis alone knows
+		if at == "" { // only the clock of Redis knows
 			at, _, _ = strings.Cut(strings.TrimPrefix(got["b"], want[0]), "\t")
 		}
 		stored := map[string]string{"m": asks.MerchantID, "b": want[0] + at + "\t" + random + want[2] + record}
@@ -73,11 +73,11 @@ func TestWhatAnEventHolds(t *testing.T) {
 
 func millis(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
-func TestEventsAreReadAsTheyHappened(t *testing.T) {
+func TestParseEvent(t *testing.T) {
 	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
 	asks := storetest.Merchant()
-	wanted := with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })
-	created := storetest.MustCreate(t, s, asks, wanted).Session
+	request := with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })
+	created := storetest.MustCreate(t, s, asks, request).Session
 	paidAt := time.UnixMilli(1_700_000_000_123).UTC()
 	_, err := s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "other", Outcome: session.Completed, AmountCents: 1, PaidAt: paidAt})
 	must(t, err)
@@ -86,7 +86,7 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 	_, err = s.Settle(t.Context(), created.ID, session.Payment{Rail: bank, Ref: "rail-2", Outcome: session.Completed, AmountCents: 1250, Currency: "GBP"})
 	must(t, err)
 
-	// How the session's own payment went is not told with the event of a refused one.
+	// The event of a rejected payment does not show the session's own payment.
 	unpaid := with(settled.Session, func(s *session.Session) { s.PaymentRail, s.PaymentRef, s.PaidAt = "", "", time.Time{} })
 	want := []feed.Event{
 		{
@@ -109,7 +109,7 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 	got := storetest.Events(t, c, created.ID)
 	for i := range want {
 		want[i].MerchantID, want[i].MerchantName = asks.MerchantID, "Acme Coffee"
-		if i < len(got) && got[i].Session.Payment != nil { // the clock of Redis alone knows when
+		if i < len(got) && got[i].Session.Payment != nil { // only the clock of Redis knows when
 			want[i].OccurredAt = got[i].OccurredAt
 		}
 	}
@@ -124,15 +124,15 @@ func TestEventsAreReadAsTheyHappened(t *testing.T) {
 	}
 }
 
-func TestACreatedSessionIsRecordedForSubscribers(t *testing.T) {
+func TestRecord_SessionCreated(t *testing.T) {
 	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
 	for _, emit := range []bool{false, true} {
 		asks := storetest.Merchant()
-		wanted := with(storetest.NewSession(), func(n *store.NewSession) {
+		request := with(storetest.NewSession(), func(n *store.NewSession) {
 			n.EmitCreated, n.Idempotency = emit, storetest.IdempotencyKey(t, "order-1001")
 		})
-		id := storetest.MustCreate(t, s, asks, wanted).Session.ID
-		storetest.MustCreate(t, s, asks, wanted) // a replay creates nothing
+		id := storetest.MustCreate(t, s, asks, request).Session.ID
+		storetest.MustCreate(t, s, asks, request) // a replay creates nothing
 		_, _, err := s.Cancel(t.Context(), asks, id)
 		must(t, err)
 		want := []v1alpha1.WebhookEvent{v1alpha1.EventSessionCreated, v1alpha1.EventSessionCancelled}
@@ -151,7 +151,7 @@ func TestACreatedSessionIsRecordedForSubscribers(t *testing.T) {
 	}
 }
 
-func TestUnreadableEventsAreCorrupt(t *testing.T) {
+func TestParseEvent_Corrupt(t *testing.T) {
 	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
 	id := storetest.MustCreate(t, s, storetest.Merchant(), with(storetest.NewSession(), func(n *store.NewSession) { n.EmitCreated = true })).Session.ID
 	_, err := s.Settle(t.Context(), id, session.Payment{Rail: bank, Ref: "rail-1", Outcome: session.Completed, AmountCents: 1, PaidAt: time.UnixMilli(1)})
@@ -159,23 +159,23 @@ func TestUnreadableEventsAreCorrupt(t *testing.T) {
 	eventID := feed.SessionEventID(id, feed.MarkMismatch(bank, "rail-1"))
 	fields := c.HGetAll(t.Context(), storetest.TagOf(id.Bucket())+"event:"+eventID).Val()
 	for name := range fields {
-		harmed := map[string]string{"attempts": "3"} // of its delivery, and passed over
-		maps.Copy(harmed, fields)
-		if _, err := outbox.ParseEvent(eventID, harmed); err != nil {
-			t.Fatalf("unharmed: %v", err)
+		damaged := map[string]string{"attempts": "3"} // of its delivery, and ignored
+		maps.Copy(damaged, fields)
+		if _, err := outbox.ParseEvent(eventID, damaged); err != nil {
+			t.Fatalf("unchanged: %v", err)
 		}
-		delete(harmed, name)
-		if event, err := outbox.ParseEvent(eventID, harmed); err == nil {
+		delete(damaged, name)
+		if event, err := outbox.ParseEvent(eventID, damaged); err == nil {
 			t.Errorf("without %s it is read as %+v", name, event)
 		}
-		harmed[name] = "garbage"
-		if event, err := outbox.ParseEvent(eventID, harmed); err == nil {
+		damaged[name] = "garbage"
+		if event, err := outbox.ParseEvent(eventID, damaged); err == nil {
 			t.Errorf("with garbage for %s it is read as %+v", name, event)
 		}
 	}
 }
 
-func TestATestOfAWebhookIsRecordedOnce(t *testing.T) {
+func TestRecordTest(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	merchantID := storetest.ID()
 	want := map[string]feed.Event{}
@@ -201,7 +201,7 @@ func TestATestOfAWebhookIsRecordedOnce(t *testing.T) {
 }
 
 // Every dispatcher sees every test.
-func TestManyWhoSeeATestRecordItOnce(t *testing.T) {
+func TestRecordTest_ManyDispatchers(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	merchantID := storetest.ID()
 	var recorded atomic.Int32
@@ -257,7 +257,7 @@ func TestRecordRotation(t *testing.T) {
 		{3, 0, false},
 		{9, 2 * time.Second, true},
 		{8, time.Second, false},
-		// The record was lost, and nobody knew its generation any more.
+		// The record was lost, and with it its generation.
 		{1, 3 * time.Second, true},
 		{1, 3 * time.Second, false},
 		{9, 2 * time.Second, false},
@@ -283,8 +283,8 @@ func TestRecordRotation(t *testing.T) {
 	}
 }
 
-// A dispatcher that meets Redis for the first time must not emit of last year's rotations.
-func TestOldRotationsAreNotTold(t *testing.T) {
+// A dispatcher that meets Redis for the first time must not emit for last year's rotations.
+func TestRecordRotation_TooOld(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	const month = 30 * 24 * time.Hour
 	for _, test := range []struct {
@@ -297,7 +297,7 @@ func TestOldRotationsAreNotTold(t *testing.T) {
 		if err != nil || recorded != test.recorded || len(recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")) > 0 != test.recorded {
 			t.Errorf("%s old: recorded %v, %v", test.age, recorded, err)
 		}
-		// Either way it is known now: the next one is told however old it is, this one never again.
+		// Either way it is known now: the next one is recorded however old it is, this one never again.
 		if recorded, err := s.RecordRotation(t.Context(), storetest.Rotation(asks, 7), storetest.RotatedAt, feed.History{}); err != nil || recorded {
 			t.Errorf("%s old: recorded %v again, %v", test.age, recorded, err)
 		}
@@ -307,7 +307,7 @@ func TestOldRotationsAreNotTold(t *testing.T) {
 	}
 }
 
-func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
+func TestRecordRotation_IsRemembered(t *testing.T) {
 	s, c := storetest.New(t, shared.URL()), storetest.Inspect(t, shared)
 	asks := storetest.Merchant()
 	key := storetest.Tag(asks.MerchantID) + "rotation:" + asks.KeyID
@@ -317,7 +317,7 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 		_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt, feed.History{})
 		must(t, err)
 		if left := c.PTTL(t.Context(), key).Val(); left > want || left < want-storetest.Timeout {
-			t.Errorf("it is remembered for %s, want %s", left, want)
+			t.Errorf("it is kept for %s, want %s", left, want)
 		}
 		if stored := c.Get(t.Context(), key).Val(); stored != strconv.FormatInt(event.OccurredAt.UnixMilli(), 10) {
 			t.Errorf("Redis holds %s", stored)
@@ -330,11 +330,11 @@ func TestWhatWasToldIsRememberedAndTheMemoryRenewed(t *testing.T) {
 	}
 }
 
-func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
+func TestRecordRotation_NoPrefix(t *testing.T) {
 	s := storetest.New(t, shared.URL())
 	asks := storetest.Merchant()
-	news := feed.KeyRotation{KeyID: asks.KeyID, Generation: 2, Cause: v1alpha1.RotationTrigger}
-	event := feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", news, storetest.RotatedAt)
+	rotation := feed.KeyRotation{KeyID: asks.KeyID, Generation: 2, Cause: v1alpha1.RotationTrigger}
+	event := feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, storetest.RotatedAt)
 	_, err := s.RecordRotation(t.Context(), event, storetest.RotatedAt, feed.History{})
 	must(t, err)
 	if diff := cmp.Diff(map[string]feed.Event{event.ID: event}, recordedEvents(t, asks.MerchantID, "evt_key_"+asks.KeyID+"_")); diff != "" {
@@ -343,7 +343,7 @@ func TestAKeyMadeElsewhereHasNoPrefix(t *testing.T) {
 }
 
 // Every dispatcher sees every rotation.
-func TestManyWhoSeeARotationRecordItOnce(t *testing.T) {
+func TestRecordRotation_ManyDispatchers(t *testing.T) {
 	replicas := []*storetest.Services{storetest.New(t, shared.URL()), storetest.New(t, shared.URL())}
 	asks := storetest.Merchant()
 	var recorded atomic.Int32
@@ -366,7 +366,7 @@ func TestManyWhoSeeARotationRecordItOnce(t *testing.T) {
 }
 
 // A rotation of a test key is an event of test mode, too.
-func TestARotatedTestKey(t *testing.T) {
+func TestRecordRotation_TestMode(t *testing.T) {
 	s := newFixture(t)
 	rotation := storetest.Rotation(s.asks, 2)
 	rotation.TestMode = true
