@@ -15,7 +15,7 @@ import (
 
 // DeadLetter is an event that was given up. It is kept for 30 days.
 type DeadLetter struct {
-	// Event has nothing but an ID if it cannot be read.
+	// Event has only an ID if it cannot be read.
 	Event    feed.Event
 	FailedAt time.Time
 	Attempts int
@@ -149,7 +149,7 @@ type DisabledEndpoint struct {
 	Events int
 }
 
-// Resend makes dead letters due at once, with their schedule anew. What they say stays as it is. It leaves those of
+// Resend makes dead letters due at once, with a new schedule and the same content. It leaves those of
 // disabled endpoints, which would be dead letters again at once, unless they are to be resumed. Errors: redis.ErrCorrupt,
 // redis.ErrUnavailable.
 func (o *Outbox) Resend(ctx context.Context, request ResendRequest) (Resent, error) {
@@ -181,7 +181,7 @@ func (o *Outbox) resend(ctx context.Context, request ResendRequest) (resent Rese
 	return resent, nil
 }
 
-// resendAnywhere looks in every bucket. Not every id tells its bucket, and this is not asked for often.
+// resendAnywhere searches every bucket: not every id shows its bucket, and this is a rare request.
 func (o *Outbox) resendAnywhere(ctx context.Context, ids []string, resent *Resent) error {
 	for _, bucket := range allBuckets() {
 		if err := o.resendIn(ctx, bucket, ids, resent); err != nil {
@@ -252,12 +252,12 @@ func (o *Outbox) resendMerchant(ctx context.Context, space redis.Keyspace, merch
 		if err := errors.Join(row.Err(), err); err != nil {
 			return err
 		}
-		resent.refuse(DisabledEndpoint{EndpointState: state, Merchant: merchant, Events: 1})
+		resent.addDisabled(DisabledEndpoint{EndpointState: state, Merchant: merchant, Events: 1})
 	}
 	return reply.Err()
 }
 
-func (r *Resent) refuse(endpoint DisabledEndpoint) {
+func (r *Resent) addDisabled(endpoint DisabledEndpoint) {
 	for i, known := range r.Disabled {
 		if known.MerchantID == endpoint.MerchantID {
 			r.Disabled[i].Events++

@@ -16,7 +16,7 @@ import (
 const (
 	// EndpointGone: it said that it wants no more events.
 	EndpointGone = "gone"
-	// EndpointFailing: it did nothing but fail for too long.
+	// EndpointFailing: it only failed for too long.
 	EndpointFailing = "failing"
 )
 
@@ -37,12 +37,12 @@ type EndpointState struct {
 	Target string
 	// FailingSince is when the first attempt failed after the last one that delivered; zero: none did.
 	FailingSince time.Time
-	// PermanentSince is the first of these failures that retrying cannot mend; zero: none is.
+	// PermanentSince is the first of these failures that retrying cannot fix; zero: none is.
 	PermanentSince time.Time
 	// DisabledAt is since when no events are sent, and Cause why; zero: they are.
 	DisabledAt time.Time
 	Cause      string
-	// Unreadable: nobody knows whether it is disabled, so events wait.
+	// Unreadable: whether it is disabled is unknown, so events wait.
 	Unreadable bool
 	// ChangedAt is when the target was changed, until the next attempt; else zero.
 	ChangedAt time.Time
@@ -60,8 +60,8 @@ type EndpointState struct {
 
 	// Reported is what was reported last of the endpoint, and when; empty: nothing.
 	Reported Report
-	// paid is until when the reports of changes are paid for.
-	paid time.Time
+	// reportTAT is the theoretical arrival time of the next report of a change, of a limiter of one each ReportInterval.
+	reportTAT time.Time
 }
 
 // AttemptFailure is a failed attempt: its reason in the words of conditions, and the answer, an HTTP status or the reason why there
@@ -91,21 +91,21 @@ type Report struct {
 // Disabled reports whether no events may be sent to the Target.
 func (e EndpointState) Disabled() bool { return !e.DisabledAt.IsZero() }
 
-// Unhealthy reports whether the endpoint only fails: of a failure that retrying cannot mend, or for UnhealthyAfter. now is the time of Redis.
+// Unhealthy reports whether the endpoint only fails: of a failure that retrying cannot fix, or for UnhealthyAfter. now is the time of Redis.
 func (e EndpointState) Unhealthy(now time.Time) bool {
 	return !e.PermanentSince.IsZero() || !e.FailingSince.IsZero() && now.Sub(e.FailingSince) >= UnhealthyAfter
 }
 
 // MayReportChange reports whether the merchant's budget allows another report of a change; now is the time of Redis.
-func (e EndpointState) MayReportChange(now time.Time) bool { return MayReportChange(e.paid, now) }
+func (e EndpointState) MayReportChange(now time.Time) bool { return MayReportChange(e.reportTAT, now) }
 
-// MayReportChange reports whether a budget from which reports are paid until then allows another one; now is the time of Redis.
-func MayReportChange(paid, now time.Time) bool {
-	return !now.Before(paid.Add(-(ReportBurst - 1) * ReportInterval))
+// MayReportChange reports whether a budget with this theoretical arrival time allows another report; now is the time of Redis.
+func MayReportChange(tat, now time.Time) bool {
+	return !now.Before(tat.Add(-(ReportBurst - 1) * ReportInterval))
 }
 
 // CountsChanged reports whether events or dead letters wait where none were reported, or none any more. Events that an endpoint
-// without a failure waits for are delivered in a moment, so they are no change.
+// without a failure waits for are delivered soon, so they are no change.
 func (e EndpointState) CountsChanged() bool {
 	pending := e.Pending > 0 && (e.Reported.Pending > 0 || !e.FailingSince.IsZero())
 	return pending != (e.Reported.Pending > 0) || (e.Dead > 0) != (e.Reported.Dead > 0)
@@ -144,7 +144,7 @@ func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error
 	state.LastDelivery = millis()
 	state.LastFailure = AttemptFailure{millis(), fields.OptionalText(), fields.OptionalText()}
 	state.Reported = Report{fields.OptionalText(), millis(), integer(), integer()}
-	state.paid = millis()
+	state.reportTAT = millis()
 	if err := fields.Err(); err != nil {
 		return EndpointState{MerchantID: merchantID, Unreadable: true}, err
 	}
@@ -158,8 +158,9 @@ func endpointKeys(call *redis.Call, merchantID string) {
 	call.Key("watched_key", space, watchedKey)
 }
 
-// ResumeEndpoint forgets how a merchant's endpoint fared if that was at another target than this one, so that events are sent to a
-// disabled endpoint again, and reports whether it was. An empty target enables a disabled endpoint at the same target. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+// ResumeEndpoint forgets the health of a merchant's endpoint if it was at another target than this one, so that events are sent to a
+// disabled endpoint again, and reports whether it did. An empty target enables a disabled endpoint at the same target. The error is
+// redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) (bool, error) {
 	call := redis.NewCall(resumeEndpointScript)
 	endpointKeys(&call, merchantID)

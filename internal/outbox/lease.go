@@ -20,7 +20,7 @@ type LeaseRequest struct {
 	// HolderIdentity names the dispatcher that asks, for people who look into Redis. It may be empty.
 	HolderIdentity string
 	// For is how long nobody else gets these events. Those that are neither ended nor deferred by then come due
-	// again by themselves, which is how the events of a dispatcher that crashed are not lost.
+	// again, so the events of a dispatcher that crashed are not lost.
 	For time.Duration
 	// Limit is the largest number of events.
 	Limit int
@@ -31,8 +31,8 @@ type LeaseRequest struct {
 	Room map[string]int
 }
 
-// Lease is the right to deliver one event for a while. What stands for it in the queue proves it: what is asked for by a lease that
-// was given to somebody else since changes nothing.
+// Lease is the right to deliver one event for a while. Its member in the queue proves it: a request with a lease that is held by somebody else
+// by now changes nothing.
 type Lease struct {
 	Event feed.Event
 	// Attempts is how often delivery has failed so far.
@@ -43,7 +43,7 @@ type Lease struct {
 	Unsupported bool
 
 	bucket session.Bucket
-	// queued is what stands in the queue for it while the lease lasts.
+	// queued is its member of the queue while the lease lasts.
 	queued string
 }
 
@@ -82,8 +82,7 @@ type Leased struct {
 const ReasonDecodeError = "decode_error"
 
 // Lease takes events of the bucket that are due. Each merchant that has any gets an equal share of the limit in turn, if there is room for it, its
-// longest due ones first, so that nobody's backlog delays another's. An event that cannot be read does not stand in the way of the
-// others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+// longest due ones first, so that no backlog delays another merchant. An event that cannot be read does not block the others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
 	space := redis.KeyspaceOf(bucket)
 	token := request.HolderIdentity + ":" + rand.Text()
@@ -145,7 +144,7 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	return leased, nil
 }
 
-// forget takes an event out of the queue if it is really none, and returns how many it took.
+// forget takes an event out of the queue if its record is gone, and returns how many it took.
 func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 	call := redis.NewCall(forgetScript)
 	lease.keys(&call)
@@ -157,7 +156,7 @@ func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 	return int(reply.Int()), reply.Err()
 }
 
-// parseLease decodes one row of lease_events.lua. With an error the lease still names its event, and there says that this was read at all.
+// parseLease decodes one row of lease_events.lua. With an error the lease still names its event; there reports whether it has a record.
 func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]EndpointState) (lease Lease, there bool, err error) {
 	queued, merchantID, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
 	lease = Lease{Event: feed.Event{ID: id}, bucket: bucket, queued: queued}

@@ -50,9 +50,8 @@ type Failed struct {
 	Disabled bool
 }
 
-// Delivered ends an event that was delivered to the target, and with it the failing of its endpoint, of which an event of test mode
-// says nothing. Errors: ErrLeaseLost,
-// redis.ErrCorrupt, redis.ErrUnavailable.
+// Delivered ends an event that was delivered to the target, and with it the failing of its endpoint, unless it is of test mode.
+// Errors: ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) error {
 	if lease.Event.TestMode {
 		return o.Drop(ctx, lease)
@@ -67,7 +66,7 @@ func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) erro
 	return leaseError("end a delivered event", &reply, err)
 }
 
-// Drop ends an event that nobody wants. Errors are those of Delivered.
+// Drop ends an event that has no endpoint. Errors are those of Delivered.
 func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
 	call := redis.NewCall(endScript)
 	lease.keys(&call)

@@ -21,7 +21,7 @@ type PendingWork struct {
 	Next time.Duration
 }
 
-// PendingWork polls all buckets in one round trip, so that nobody polls each of them in vain. It changes nothing. In a
+// PendingWork polls all buckets in one round trip, instead of one for each bucket. It changes nothing. In a
 // Redis Cluster it takes one to each server; what those return that answered is returned beside the error of the others. The error is
 // redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) PendingWork(ctx context.Context) ([]PendingWork, error) {

@@ -1,7 +1,7 @@
 -- Reads when there is something to do in buckets. KEYS are of each bucket in turn its due merchants, and its pending sessions by their expiry.
 
--- The time in ms until the first entry is due, at most 0: it is. What cannot be read counts as due: then the one who has to do with
--- it reports that, and the other buckets do not wait for it.
+-- The time in ms until the first entry is due, at most 0: it is. A key that cannot be read counts as due: who leases or sweeps there
+-- then reports the error, and the other buckets do not wait for it.
 local function due_in(key)
   local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
   if first.err then

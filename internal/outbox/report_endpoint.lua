@@ -9,7 +9,7 @@ local merchant, dead_keep, healthy, since, reported, last_reason, last_at, chang
 local endpoint = read_endpoint(endpoint_key)
 if reported == '1' then
   if (endpoint[REPORTED] or '') ~= last_reason or (endpoint[REPORTED_AT] or '') ~= last_at then
-    -- Another dispatcher reported meanwhile. Nobody knows which report came last, so there must be another one.
+    -- Another dispatcher reported meanwhile. It is unknown which report came last, so another one must follow.
     call('HDEL', endpoint_key, 'reported')
     call('ZADD', watched_key, 'NX', now_ms, merchant)
     return {'OK'}

@@ -5,12 +5,12 @@ local merchant = unpack(ARGV, 1, 1)
 -- Behind the named keys are the events, behind the named argument their ids.
 
 local endpoint, event_keys = read_endpoint(endpoint_key), {unpack(KEYS, 7)}
-local sent, refused = 0, {}
+local sent, disabled = 0, {}
 for i, id in ipairs({unpack(ARGV, 2)}) do
   local event_key = event_keys[i]
   if call('ZSCORE', dead_key, id) and call('ZSCORE', merchant_dead_key, id) and call('EXISTS', event_key) == 1 then
     if endpoint[DISABLED] then
-      refused[#refused + 1] = {merchant, call('HGET', event_key, 'merchant') or '', endpoint}
+      disabled[#disabled + 1] = {merchant, call('HGET', event_key, 'merchant') or '', endpoint}
     else
       call('ZREM', dead_key, id)
       call('ZREM', merchant_dead_key, id)
@@ -25,4 +25,4 @@ if sent > 0 then
   events.publish('-', merchant)
   call('ZADD', watched_key, 'NX', now_ms, merchant) -- its dead letters are fewer
 end
-return {'OK', sent, refused}
+return {'OK', sent, disabled}

@@ -1,6 +1,6 @@
 -- Expects clock and queue. Defines append_to_feed().
 
--- Appends an event to the feed of its account, and makes the change that it tells of: both or none. Takes the key of the feed, its history as
+-- Appends an event to the feed of its account, and makes the change that it reports: both or none. Takes the key of the feed, its history as
 -- '<ms> <entries>', the event as it is stored, the session it is about or '-', the account, and a function that makes the change. The event
 -- comes first: a server that refuses it has changed nothing. Those who wait for the feed or for the session are notified.
 local function append_to_feed(feed_key, history, event, session_id, account, change)

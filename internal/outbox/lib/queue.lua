@@ -62,8 +62,8 @@ function events.record(key, merchant, event)
   events.add(merchant, now_ms, string.match(key, ':event:(.*)'))
 end
 
--- Says to those who listen to the bucket what happened to a session, or to none ('-'), of an account. A server that refuses that only
--- delays them, as they also look regularly: it must not fail a payment that is recorded.
+-- Notifies the subscribers of the bucket that something happened to a session, or to none ('-'), of an account. An error only
+-- delays them, as they also poll: it must not fail a payment that is recorded.
 function events.publish(session_id, account)
   redis.pcall(PUBLISH_COMMAND, string.match(due_key, '^.-:') .. 'ended', session_id .. ' ' .. account)
 end
