@@ -5,54 +5,19 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
-
-// operations are those of a merchant: each must admit in the same way.
-var operations = map[string]func(context.Context, *services, store.Admission) (store.Admitted, error){
-	"admit": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		return s.Admit(ctx, asks)
-	},
-	"create": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.CreateSession(ctx, asks, newSession())
-		return admitted, err
-	},
-	"read": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Session(ctx, asks, session.NewID(asks.MerchantID, false))
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil // admitted, which is the question here
-		}
-		return admitted, err
-	},
-	"cancel": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Cancel(ctx, asks, session.NewID(asks.MerchantID, false))
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil
-		}
-		return admitted, err
-	},
-	"sessions of an order": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.AdmitOrderSessions(ctx, asks, "1001")
-		return admitted, err
-	},
-	"sessions that ended": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 1})
-		return admitted, err
-	},
-	"events": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Feed(ctx, asks, feed.Cursor{}, 1)
-		return admitted, err
-	},
-}
 
 // allOperations are operations, and the rotation, which a key in its overlap is refused.
 func allOperations() map[string]func(context.Context, *services, store.Admission) (store.Admitted, error) {
@@ -373,6 +338,189 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 	for range limit.Burst {
 		if _, err := s.AdmitRotation(t.Context(), current, limit); err != nil {
 			t.Errorf("the current key: %v", err)
+		}
+	}
+}
+
+// What is told must agree with the clock of Redis, whatever the machine's speed: one request comes
+// back per second.
+func TestABurstPassesAndNotOneMore(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 600})
+	first, err := s.Admit(t.Context(), asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := int64(1)
+	for {
+		admitted, err := s.Admit(t.Context(), asks)
+		elapsed := admitted.Now.Sub(first.Now)
+		backlog := time.Duration(passed)*time.Second - elapsed
+		if errors.Is(err, store.ErrRateLimited) {
+			if admitted.Remaining != 0 || admitted.Reset != backlog || admitted.RetryAfter != backlog-599*time.Second {
+				t.Errorf("refused: %+v after %s, want reset %s", admitted.Quota, elapsed, backlog)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed++
+		if backlog += time.Second; admitted.Reset != backlog || admitted.RetryAfter != 0 ||
+			admitted.Remaining != int64((600*time.Second-backlog)/time.Second) {
+			t.Fatalf("request %d: %+v after %s, want reset %s", passed, admitted.Quota, elapsed, backlog)
+		}
+		if passed > 600+int64(elapsed/time.Second) {
+			t.Fatalf("%d requests passed in %s", passed, elapsed)
+		}
+	}
+	if passed < 600 {
+		t.Errorf("%d requests of a burst of 600 passed", passed)
+	}
+}
+
+func TestARefusedCallerPassesOnceItHasWaited(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 20, Burst: 2})
+	for range 3 { // three times over the limit and back
+		var refused store.Admitted
+		eventually(t, "the limit is reached", func() bool {
+			admitted, err := s.Admit(t.Context(), asks)
+			refused = admitted
+			return errors.Is(err, store.ErrRateLimited)
+		})
+		if refused.RetryAfter <= 0 || refused.RetryAfter > 50*time.Millisecond {
+			t.Fatalf("retry after %s at 20 requests per second", refused.RetryAfter)
+		}
+		eventually(t, "a request passes again", func() bool {
+			admitted, err := s.Admit(t.Context(), asks)
+			waited := admitted.Now.Sub(refused.Now)
+			if passed := err == nil; passed != (waited >= refused.RetryAfter) {
+				t.Fatalf("told to wait %s, waited %s, passed: %v", refused.RetryAfter, waited, passed)
+			}
+			return err == nil
+		})
+	}
+}
+
+// The promise to the platform, under concurrency over two replicas: in any stretch of time by the clock
+// of Redis, no more than the burst and the rate times the stretch pass.
+func TestNeverMoreThanBurstAndRatePass(t *testing.T) {
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
+	rapid.Check(t, func(t *rapid.T) {
+		limit := ratelimit.Policy{
+			RequestsPerSecond: rapid.Int64Range(1, 10_000).Draw(t, "rate"), Burst: rapid.Int64Range(1, 40).Draw(t, "burst"),
+		}
+		asks := limited(limit)
+		var mu sync.Mutex
+		var first, last time.Time
+		passed := int64(0)
+		var callers sync.WaitGroup
+		for i := range 4 {
+			callers.Go(func() {
+				for range 30 {
+					admitted, err := replicas[i%2].Admit(t.Context(), asks)
+					if errors.Is(err, store.ErrRateLimited) {
+						continue
+					}
+					mu.Lock()
+					if err != nil {
+						t.Error(err)
+					}
+					passed++
+					if first.IsZero() || admitted.Now.Before(first) {
+						first = admitted.Now
+					}
+					if admitted.Now.After(last) {
+						last = admitted.Now
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		callers.Wait()
+		if most := limit.Burst + int64(last.Sub(first)/limit.Interval()); passed > most {
+			t.Fatalf("%+v: %d passed in %s, at most %d may", limit, passed, last.Sub(first), most)
+		}
+		if least := min(limit.Burst, 120); passed < least {
+			t.Fatalf("%+v: %d passed, and a burst of %d must", limit, passed, least)
+		}
+	})
+}
+
+func TestCallersDoNotShareALimit(t *testing.T) {
+	s := open(t, shared.URL())
+	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
+	id := mustCreate(t, s, merchant(), newSession()).Session.ID
+	for range 3 {
+		if _, err := s.Admit(t.Context(), limited(one)); err != nil {
+			t.Errorf("another merchant: %v", err)
+		}
+		reader := with(payer(), func(p *store.PublicAdmission) { p.Limit = one })
+		if _, _, err := s.PublicSession(t.Context(), reader, id); err != nil {
+			t.Errorf("another payer: %v", err)
+		}
+	}
+}
+
+func TestAllKeysOfAMerchantShareItsLimit(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
+	second := with(asks, func(a *store.Admission) { a.KeyID, a.Digest = newID(), newDigest() })
+	eventually(t, "what one key spends, the other lacks", func() bool {
+		if _, err := s.Admit(t.Context(), asks); err != nil && !errors.Is(err, store.ErrRateLimited) {
+			t.Fatal(err)
+		}
+		_, err := s.Admit(t.Context(), second)
+		return errors.Is(err, store.ErrRateLimited)
+	})
+}
+
+// A lowered limit, or a failover to a server whose clock is behind, leaves a debt that is larger than a
+// burst. It must not lock the merchant out for longer than one burst takes.
+func TestADebtBeyondABurstIsForgiven(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 100, Burst: 3})
+	key := bucketTag(asks.MerchantID) + "rate:" + asks.MerchantID
+	now, err := s.Admit(t.Context(), merchant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client(t, shared).Set(t.Context(), key, now.Now.Add(time.Hour).UnixMicro(), time.Hour)
+
+	refused, err := s.Admit(t.Context(), asks)
+	if !errors.Is(err, store.ErrRateLimited) || refused.RetryAfter != 10*time.Millisecond || refused.Reset != 30*time.Millisecond {
+		t.Errorf("%+v, %v; want ErrRateLimited with one interval to wait", refused.Quota, err)
+	}
+	eventually(t, "the merchant passes again", func() bool {
+		_, err := s.Admit(t.Context(), asks)
+		return err == nil
+	})
+}
+
+func TestTheLimitersEntryEnds(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 200 })
+	if _, err := s.Admit(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	c := client(t, shared)
+	key := bucketTag(asks.MerchantID) + "rate:" + asks.MerchantID
+	eventually(t, "the limiter's entry is gone", func() bool { return c.Exists(t.Context(), key).Val() == 0 })
+}
+
+func TestAnUnreadableOverrideAdmitsNobody(t *testing.T) {
+	s := open(t, shared.URL())
+	c := client(t, shared)
+	for _, text := range []string{"", "-", "garbage", "5", "5 ", "-5 abc", "5x abc", "{}"} {
+		asks := merchant()
+		if err := c.Set(t.Context(), bucketTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for name, operation := range operations {
+			if admitted, err := operation(t.Context(), s, asks); !errors.Is(err, redis.ErrCorrupt) || admitted != (store.Admitted{}) {
+				t.Errorf("override %q: %s: %+v, %v; want ErrCorrupt", text, name, admitted, err)
+			}
 		}
 	}
 }

@@ -1,14 +1,22 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -97,4 +105,232 @@ func TestABucketThatMovesToAnotherServer(t *testing.T) {
 	if n := to.ClusterCountKeysInSlot(t.Context(), slot).Val(); n < 2 {
 		t.Errorf("%d keys of the bucket at its new server", n)
 	}
+}
+
+// movingTrade is what goes on in a bucket while its slot moves: charges that end in every way, and a dispatcher.
+type movingTrade struct {
+	*services
+
+	asks   store.Admission
+	bucket session.Bucket
+	calls  atomic.Int64
+
+	mu        sync.Mutex
+	created   []session.ID
+	delivered map[string]feed.Event // those that were ended, by their ids
+	wrong     []string
+}
+
+func (m *movingTrade) say(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
+}
+
+// call makes one call, which a cluster that moves the slot may refuse.
+func (m *movingTrade) call(what string, err error) bool {
+	m.calls.Add(1)
+	if err != nil && !errors.Is(err, redis.ErrUnavailable) && !errors.Is(err, store.ErrSessionEnded) && !errors.Is(err, outbox.ErrLeaseLost) {
+		m.say("%s: %v", what, err)
+	}
+	return err == nil
+}
+
+// charge creates a session and ends it in the way of this turn, as often as it takes.
+func (m *movingTrade) charge(ctx context.Context, turn int) {
+	key, err := session.ParseIdempotencyKey(newID())
+	if err != nil {
+		m.say("%v", err)
+	}
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency, n.EmitCreated = key, turn%2 == 0 })
+	if turn%4 == 3 {
+		short(&wanted)
+	}
+	var id session.ID
+	for again := true; again; {
+		_, created, err := m.CreateSession(ctx, m.asks, wanted)
+		again, id = !m.call("create", err), created.Session.ID
+	}
+	m.mu.Lock()
+	m.created = append(m.created, id)
+	m.mu.Unlock()
+	for again := true; again; {
+		switch turn % 4 {
+		case 0:
+			_, err = m.Settle(ctx, id, paid("a"))
+		case 1:
+			_, _, err = m.Cancel(ctx, m.asks, id)
+		case 2:
+			_, err = m.Settle(ctx, id, failed("a"))
+		case 3:
+			_, _, err = m.PublicSession(ctx, payer(), id)
+		}
+		again = !m.call("end", err)
+	}
+	if turn%3 == 0 { // too late, or once more
+		_, err = m.Settle(ctx, id, paid("b"))
+		m.call("a late payment", err)
+	}
+}
+
+// checkFeed compares the feed, followed by its cursors, with the events that were delivered: each but the creations is there, once, and those
+// of one session are in their order.
+func (m *movingTrade) checkFeed(t *testing.T) {
+	t.Helper()
+	sequences := map[session.ID]int64{}
+	seen := map[string]bool{}
+	for cursor := (feed.Cursor{}); cursor.HeadAt.IsZero(); {
+		_, page, err := m.Feed(t.Context(), m.asks, cursor, 50)
+		if err != nil || page.Corrupt > 0 {
+			t.Fatal(page.Corrupt, err)
+		}
+		for _, entry := range page.Entries {
+			event := entry.Event
+			if _, delivered := m.delivered[event.ID]; !delivered || seen[event.ID] || event.Session.Sequence <= sequences[event.Session.ID] {
+				t.Errorf("%s with sequence %d is in the feed, after %d; delivered: %t", event.ID, event.Session.Sequence, sequences[event.Session.ID], delivered)
+			}
+			seen[event.ID], sequences[event.Session.ID] = true, event.Session.Sequence
+		}
+		cursor = page.Cursor
+	}
+	for id, event := range m.delivered {
+		if event.Kind != v1alpha1.EventSessionCreated && !seen[id] {
+			t.Errorf("%s was delivered, and is not in the feed", id)
+		}
+	}
+}
+
+// dispatch delivers what is due, and sweeps. It reports whether there was anything, or it could not be known.
+func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
+	swept, err := sweep(ctx, m.Store, m.bucket, 100)
+	more = !m.call("sweep", err) || swept.Expired > 0 || swept.More
+	leased, err := m.Lease(ctx, m.bucket, outbox.LeaseRequest{For: 200 * time.Millisecond, Limit: 20})
+	more = !m.call("lease", err) || len(leased.Leases) > 0 || more
+	for _, id := range leased.Undecodable {
+		m.say("%s is unreadable", id)
+	}
+	for _, lease := range leased.Leases {
+		m.mu.Lock()
+		_, before := m.delivered[lease.Event.ID]
+		m.mu.Unlock()
+		if before {
+			m.say("%s came again after its delivery was recorded", lease.Event.ID)
+		}
+		if m.call("deliver", m.Delivered(ctx, lease, "here")) {
+			m.mu.Lock()
+			m.delivered[lease.Event.ID] = lease.Event
+			m.mu.Unlock()
+		}
+	}
+	return more
+}
+
+// handOver moves the slot from one server to another, key by key. Halfway it waits until callers have met it like that.
+func (m *movingTrade) handOver(t *testing.T, slot int, from, to *goredis.Client, all []*goredis.Client) {
+	t.Helper()
+	ctx := t.Context()
+	toID := to.Do(ctx, "CLUSTER", "MYID").Val()
+	must(t, to.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.Do(ctx, "CLUSTER", "MYID").Val()).Err())
+	must(t, from.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err())
+	host, port, err := net.SplitHostPort(to.Options().Addr)
+	must(t, err)
+	half := from.ClusterCountKeysInSlot(ctx, slot).Val() / 2
+	for moved := int64(0); ; moved++ {
+		keys := from.ClusterGetKeysInSlot(ctx, slot, 1).Val()
+		if len(keys) == 0 {
+			break
+		}
+		if err := from.Migrate(ctx, host, port, keys[0], 0, patience).Err(); err != nil {
+			t.Fatalf("move %s, which must not be on both servers: %v", keys[0], err)
+		}
+		if moved == half {
+			met := m.calls.Load() + 50
+			eventually(t, "callers meet the slot while it moves", func() bool { return m.calls.Load() >= met })
+		}
+	}
+	for _, c := range append([]*goredis.Client{to, from}, all...) { // the new owner first
+		must(t, c.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
+	}
+}
+
+// A cluster is resized under load, there and back. No event is lost and none is doubled.
+func TestABucketThatMovesToAndFroLosesNoEvent(t *testing.T) {
+	servers := startCluster(t)
+	asks := merchantOf(7)
+	m := &movingTrade{
+		services: open(t, "redis+cluster://"+servers[0].Addr()), asks: asks, bucket: 7, delivered: map[string]feed.Event{},
+	}
+	var all []*goredis.Client
+	for _, server := range servers {
+		all = append(all, client(t, server))
+	}
+	slot := int(all[0].ClusterKeySlot(t.Context(), bucketTag(asks.MerchantID)).Val())
+	owner := slot * 3 / slots
+
+	for turn := range 12 { // something to move
+		m.charge(t.Context(), turn)
+	}
+	ending := make(chan struct{})
+	ended := func() bool {
+		select {
+		case <-ending:
+			return true
+		default:
+			return false
+		}
+	}
+	var traders sync.WaitGroup
+	for caller := range 4 {
+		traders.Go(func() {
+			for turn := caller; !ended(); turn++ {
+				m.charge(t.Context(), turn)
+			}
+		})
+	}
+	traders.Go(func() {
+		for !ended() {
+			m.dispatch(t.Context())
+		}
+	})
+	for range 6 {
+		next := (owner + 1) % len(all)
+		m.handOver(t, slot, all[owner], all[next], all)
+		owner = next
+		met := m.calls.Load() + 100
+		eventually(t, "trade goes on at the new server", func() bool { return m.calls.Load() >= met })
+	}
+	close(ending)
+	traders.Wait()
+
+	at := all[owner]
+	eventually(t, "all is delivered", func() bool {
+		more := m.dispatch(t.Context())
+		backlog, err := m.Backlog(t.Context(), 7)
+		return !more && err == nil && backlog.Due == 0
+	})
+	bySession := map[string]int64{}
+	for id, event := range m.delivered {
+		bySession[event.Session.ID.String()]++
+		if event.ID != id {
+			t.Errorf("%s is delivered as %s", event.ID, id)
+		}
+	}
+	for _, id := range m.created {
+		fields := at.HGetAll(t.Context(), bucketTag(asks.MerchantID)+"session:"+id.String()).Val()
+		sequence, _ := strconv.ParseInt(fields["q"], 10, 64)
+		if fields["s"] == "" || sequence == 0 || bySession[id.String()] != sequence {
+			t.Errorf("%s is %q after %d changes, of which %d were delivered", id, fields["s"], sequence, bySession[id.String()])
+		}
+		if _, ended := m.delivered[feed.SessionEventID(id, feed.MarkEnded)]; !ended {
+			t.Errorf("%s has ended, and no event of it was delivered", id)
+		}
+	}
+	m.checkFeed(t)
+	for _, wrong := range m.wrong {
+		t.Error(wrong)
+	}
+	if left := at.Keys(t.Context(), "*event:*").Val(); len(left) != 0 {
+		t.Errorf("events that nobody will deliver: %v", left)
+	}
+	t.Logf("%d sessions, %d events, %d calls", len(m.created), len(m.delivered), m.calls.Load())
 }

@@ -1,19 +1,22 @@
 package store_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
-
-var sameSession = cmp.AllowUnexported(session.ID{})
 
 func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 	s := storetest.OpenWith(t, shared.URL(), store.Options{Receipts: true})
@@ -66,90 +69,192 @@ func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatPayersSee(t *testing.T) {
+// Name and order stand behind each other in one field: none may be taken for a part of the other.
+func TestWordsAreReadBackAsTheyWereGiven(t *testing.T) {
+	s := open(t, shared.URL())
+	long := strings.Repeat("ö", 255)
+	for _, words := range [][2]string{
+		{"Acme", ""}, {"Acme ", " 1001"}, {"7 Acme", "4 1001"}, {" ", "-"}, {"Café\n", "é"}, {"\x00", "%d"}, {long, long}, {"", "1001"},
+	} {
+		asks := merchant()
+		wanted := with(newSession(), func(n *store.NewSession) {
+			n.MerchantName, n.Charge.OrderRef, n.Charge.TipCents = words[0], words[1], new(int64(0))
+		})
+		created := mustCreate(t, s, asks, wanted).Session
+		_, read, err := s.Session(t.Context(), asks, created.ID)
+		if diff := cmp.Diff(created, read, sameSession); err != nil || diff != "" {
+			t.Errorf("%q: %v (-created +read):\n%s", words, err, diff)
+		}
+		_, public, err := s.PublicSession(t.Context(), payer(), created.ID)
+		want := publicSession(created)
+		want.ExpiresIn = public.ExpiresIn
+		if err != nil || public != want {
+			t.Errorf("%q: a payer reads %+v, %v", words, public, err)
+		}
+	}
+}
+
+func TestARepeatedIdempotencyKeyReturnsTheOriginal(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
-	created := mustCreate(t, s, asks, newSession()).Session
-	want := publicSession(created)
-	_, public, err := s.PublicSession(t.Context(), payer(), created.ID)
-	if err != nil {
-		t.Fatal(err)
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	original := mustCreate(t, s, asks, wanted)
+
+	again := mustCreate(t, s, asks, wanted)
+	if diff := cmp.Diff(store.Created{Session: original.Session, Replayed: true}, again, sameSession); diff != "" {
+		t.Errorf("the same charge (-want +got):\n%s", diff)
 	}
-	if public.ExpiresIn <= 14*time.Minute || public.ExpiresIn > 15*time.Minute {
-		t.Errorf("a new session expires in %s, want nearly 15 minutes", public.ExpiresIn)
+
+	other := with(wanted, func(n *store.NewSession) { n.Charge.AmountCents++; n.MerchantName = "Renamed"; n.Lifetime = time.Hour })
+	again = mustCreate(t, s, asks, other)
+	if diff := cmp.Diff(store.Created{Session: original.Session, Replayed: true, Mismatch: true}, again, sameSession); diff != "" {
+		t.Errorf("another charge (-want +got):\n%s", diff)
 	}
-	want.ExpiresIn = public.ExpiresIn
-	if public != want {
-		t.Errorf("public read: %+v, want %+v", public, want)
+
+	other.RejectMismatch = true
+	admitted, again, err := s.CreateSession(t.Context(), asks, other)
+	if !errors.Is(err, store.ErrIdempotencyMismatch) || !cmp.Equal(again, store.Created{}, sameSession) {
+		t.Errorf("another charge, rejected: %+v, %v; want ErrIdempotencyMismatch", again, err)
 	}
-	_, cancelled, err := s.Cancel(t.Context(), asks, created.ID)
-	if err != nil {
-		t.Fatal(err)
+	if admitted.Now.IsZero() || admitted.Policy != asks.Limit || admitted.Remaining >= asks.Limit.Burst {
+		t.Errorf("the quota is not told with a mismatch: %+v", admitted)
 	}
-	want.Status, want.ExpiresIn, want.EndedAt = session.Cancelled, 0, cancelled.EndedAt
-	if _, public, err := s.PublicSession(t.Context(), payer(), created.ID); err != nil || public != want {
-		t.Errorf("after the end: %+v, %v, want %+v", public, err, want)
+
+	wanted.RejectMismatch = true
+	if again = mustCreate(t, s, asks, wanted); !again.Replayed || again.Session.ID != original.Session.ID {
+		t.Error("the same charge was not replayed after another one had been rejected")
 	}
 }
 
-// publicSession is what payers see of a session from newSession.
-func publicSession(created session.Session) store.PublicSession {
-	charge := created.Charge
-	public := store.PublicSession{
-		MerchantID: created.MerchantID, MerchantName: created.MerchantName, AmountCents: charge.AmountCents, Currency: "EUR",
-		OrderRef: charge.OrderRef, Status: created.Status, ExpiresAt: created.ExpiresAt,
-	}
-	if charge.TaxCents != nil {
-		public.TaxCents = *charge.TaxCents
-	}
-	if charge.TipCents != nil {
-		public.TipCents = *charge.TipCents
-	}
-	return public
-}
-
-func payer() store.PublicAdmission {
-	return store.PublicAdmission{Subject: "ip:" + newID(), Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000}}
-}
-
-func TestSessionsThatAreNotTheCallersAreNotFound(t *testing.T) {
+func TestIdempotencyKeysBelongToTheMerchant(t *testing.T) {
 	s := open(t, shared.URL())
-	owner := merchant()
-	neighbour := merchant() // in the same bucket, where the key alone would find the session
-	for session.BucketOf(neighbour.MerchantID) != session.BucketOf(owner.MerchantID) {
-		neighbour = merchant()
+	asks := merchant()
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	original := mustCreate(t, s, asks, wanted)
+
+	otherKey := with(asks, func(a *store.Admission) { a.KeyID, a.Digest, a.Order.Revision = newID(), newDigest(), 1 })
+	if again := mustCreate(t, s, otherKey, wanted); !again.Replayed || again.Session.ID != original.Session.ID {
+		t.Error("another API key of the merchant made a second charge")
 	}
-	stranger := merchant()
-	for session.BucketOf(stranger.MerchantID) == session.BucketOf(owner.MerchantID) {
-		stranger = merchant()
+	if foreign := mustCreate(t, s, merchant(), wanted); foreign.Replayed || foreign.Session.ID == original.Session.ID {
+		t.Error("another merchant's Idempotency-Key was answered with this merchant's session")
 	}
-	own := mustCreate(t, s, owner, newSession()).Session.ID
+	wanted.Idempotency = idempotencyKey(t, "order-1002")
+	if next := mustCreate(t, s, asks, wanted); next.Replayed {
+		t.Error("another Idempotency-Key was replayed")
+	}
+	if next := mustCreate(t, s, asks, newSession()); next.Replayed {
+		t.Error("a charge without Idempotency-Key was replayed")
+	}
+}
+
+func TestConcurrentCreatesWithOneKeyMakeOneSession(t *testing.T) {
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
+	for _, n := range []int{24, 200} {
+		asks := merchant()
+		wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+		created := make([]store.Created, n)
+		failures := make([]error, n)
+		start := make(chan struct{})
+		var callers sync.WaitGroup
+		for i := range n {
+			callers.Go(func() {
+				<-start
+				_, created[i], failures[i] = replicas[i%2].CreateSession(t.Context(), asks, wanted)
+			})
+		}
+		close(start)
+		callers.Wait()
+
+		made := 0
+		for i := range n {
+			if failures[i] != nil {
+				t.Fatalf("caller %d of %d: %v", i, n, failures[i])
+			}
+			if !created[i].Replayed {
+				made++
+			}
+			if diff := cmp.Diff(created[0].Session, created[i].Session, sameSession); diff != "" {
+				t.Fatalf("callers 0 and %d of %d got different sessions:\n%s", i, n, diff)
+			}
+		}
+		if made != 1 {
+			t.Errorf("%d of %d callers created a session, want one", made, n)
+		}
+		if keys := keysOf(t, asks, "session:*"); len(keys) != 1 {
+			t.Errorf("%d callers left %d sessions", n, len(keys))
+		}
+	}
+}
+
+func TestARefusedCreateDoesNotUseTheIdempotencyKeyUp(t *testing.T) {
+	s := open(t, shared.URL())
+	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 	for desc, test := range map[string]struct {
-		asks store.Admission
-		id   session.ID
+		refuse func(*store.Admission)
+		want   error
 	}{
-		"of a merchant in the same bucket": {neighbour, own},
-		"of a merchant in another bucket":  {stranger, own},
-		"never made":                       {owner, session.NewID(own.MerchantID(), false)},
-		"never made, of another merchant":  {owner, session.NewID(stranger.MerchantID, false)},
-		"no id at all":                     {owner, session.ID{}},
+		"a dead key":           {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
+		"an inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantNotActive},
+		"over the limit":       {func(a *store.Admission) { a.Limit = one }, store.ErrRateLimited},
 	} {
-		admitted, read, err := s.Session(t.Context(), test.asks, test.id)
-		if !errors.Is(err, store.ErrNotFound) || !cmp.Equal(read, session.Session{}, sameSession) {
-			t.Errorf("%s: %+v, %v; want ErrNotFound", desc, read, err)
+		asks := merchant()
+		refused := with(asks, test.refuse)
+		var wanted store.NewSession
+		passed := 0
+		eventually(t, desc+" is refused", func() bool {
+			wanted = with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, fmt.Sprintf("order-%d", passed)) })
+			_, created, err := s.CreateSession(t.Context(), refused, wanted)
+			if err == nil && errors.Is(test.want, store.ErrRateLimited) {
+				passed++
+				return false
+			}
+			if !errors.Is(err, test.want) || !cmp.Equal(created, store.Created{}, sameSession) {
+				t.Fatalf("%s: %+v, %v; want %v", desc, created, err, test.want)
+			}
+			return true
+		})
+		if len(keysOf(t, asks, "session:*")) != passed || len(keysOf(t, asks, "idem:"+asks.MerchantID+":*")) != passed {
+			t.Errorf("%s left a session or an Idempotency-Key behind", desc)
 		}
-		if admitted.Remaining != test.asks.Limit.Burst-1 && test.asks.MerchantID != owner.MerchantID {
-			t.Errorf("%s: remaining %d: the request must be counted, and its quota told", desc, admitted.Remaining)
-		}
-		if admitted.Now.IsZero() {
-			t.Errorf("%s: the time is not told", desc)
+		corrected := with(wanted, func(n *store.NewSession) { n.Charge.AmountCents = 999 })
+		if created := mustCreate(t, s, asks, corrected); created.Replayed || created.Mismatch || created.Session.Charge.AmountCents != 999 {
+			t.Errorf("%s: the next try was answered with %+v", desc, created)
 		}
 	}
-	for desc, id := range map[string]session.ID{"never made": session.NewID("aaaaaaaaaaaa", false), "no id at all": {}} {
-		asks := payer()
-		quota, read, err := s.PublicSession(t.Context(), asks, id)
-		if !errors.Is(err, store.ErrNotFound) || read != (store.PublicSession{}) || quota.Remaining != asks.Limit.Burst-1 {
-			t.Errorf("publicly, %s: %+v, %+v, %v; want ErrNotFound and a quota", desc, quota, read, err)
+}
+
+func TestACallerThatHasGoneDoesNoWork(t *testing.T) {
+	s := open(t, shared.URL())
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	asks := merchant()
+	_, _, err := s.CreateSession(gone, asks, newSession())
+	if !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want ErrUnavailable because of the cancellation", err)
+	}
+	if keys := keysOf(t, asks, "session:*"); len(keys) != 0 {
+		t.Error("a session was created")
+	}
+}
+
+// The one thing that must never happen is a second charge because the first one's record is gone.
+func TestAReplayWhoseSessionIsLostIsNotASecondCharge(t *testing.T) {
+	s := open(t, shared.URL())
+	c := client(t, shared)
+	asks := merchant()
+	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	created := mustCreate(t, s, asks, wanted).Session
+	if n := c.Del(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String()).Val(); n != 1 {
+		t.Fatal("the session is not where it should be")
+	}
+	for range 2 {
+		_, again, err := s.CreateSession(t.Context(), asks, wanted)
+		if !errors.Is(err, redis.ErrCorrupt) || !cmp.Equal(again, store.Created{}, sameSession) {
+			t.Errorf("%+v, %v; want ErrCorrupt", again, err)
 		}
+	}
+	if keys := keysOf(t, asks, "session:*"); len(keys) != 0 {
+		t.Errorf("there is a session again: %v", keys)
 	}
 }

@@ -17,13 +17,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// holding is a hold of a payment for a minute.
-func holding(rail session.Rail, ref string) store.Hold {
-	return store.Hold{Rail: rail, Ref: ref, Duration: time.Minute}
-}
-
-func releasing(rail session.Rail, ref string) store.Hold { return store.Hold{Rail: rail, Ref: ref} }
-
 // What two rails and the merchant do to a session in turn. newSession lasts for 15 minutes.
 func TestHold(t *testing.T) {
 	type call func(t *testing.T, s *services, asks store.Admission, id session.ID) error

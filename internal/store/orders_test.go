@@ -17,10 +17,6 @@ func ordered(orderRef string) func(*store.NewSession) {
 	return func(n *store.NewSession) { n.Charge.OrderRef = orderRef }
 }
 
-func accountOf(asks store.Admission) store.Account {
-	return store.Account{MerchantID: asks.MerchantID, TestMode: asks.TestMode}
-}
-
 // orderSessions lists an order as its merchant and as the console, which must agree.
 func orderSessions(t *testing.T, s *services, asks store.Admission, orderRef string) store.OrderSessions {
 	t.Helper()

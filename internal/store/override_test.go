@@ -18,17 +18,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// asking returns the decision on a digest, asked by a replica that knows an older revision.
-func asking(t storetest.Checker, s *services, asks store.Admission, digest apikey.Digest) bool {
-	t.Helper()
-	asks.Order, asks.Live, asks.Digest = published.Order{}, false, digest
-	_, err := s.Admit(t.Context(), asks)
-	if err != nil && !errors.Is(err, store.ErrKeyRejected) {
-		t.Fatal(err)
-	}
-	return err == nil
-}
-
 // write expects nothing of an override but that it is stored, or that a newer one is.
 func write(t storetest.Checker, s *services, override store.Override) {
 	t.Helper()

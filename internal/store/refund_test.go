@@ -18,13 +18,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// rail is the account of a rail.
-var rail = session.NewRail("system:serviceaccount:payments:card-network")
-
-func refunding(payment, refund string, cents int64) session.Refund {
-	return session.Refund{Rail: rail, Ref: refund, PaymentRef: payment, AmountCents: cents}
-}
-
 // refundEvents returns what events tell of the refunds of a session.
 func refundEvents(events []feed.Event) (refunds []feed.Refund) {
 	for _, event := range events {

@@ -1,12 +1,11 @@
 package store_test
 
 import (
-	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -14,64 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
-	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
-
-func short(n *store.NewSession) { n.Lifetime = 10 * time.Millisecond }
-
-// sweep does what a dispatcher does with overdue sessions.
-func sweep(ctx context.Context, s *store.Store, bucket session.Bucket, limit int) (store.Swept, error) {
-	overdue, err := s.Overdue(ctx, bucket, limit)
-	if err != nil {
-		return store.Swept{}, err
-	}
-	if err := s.SettleTests(ctx, overdue); err != nil {
-		return store.Swept{}, err
-	}
-	return s.Sweep(ctx, overdue)
-}
-
-// sweepAll sweeps until nothing is due, and returns the sum.
-func sweepAll(t *testing.T, s *services, bucket session.Bucket, limit int) store.Swept {
-	t.Helper()
-	var sum store.Swept
-	for range 1000 { // more than any test needs
-		swept, err := sweep(t.Context(), s.Store, bucket, limit)
-		must(t, err)
-		sum.Expired, sum.Corrupt = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt
-		if !swept.More {
-			return sum
-		}
-	}
-	t.Fatal("the sweep does not come to an end")
-	return sum
-}
-
-// pendingIn returns the sessions of the bucket that a sweep has yet to look at.
-func pendingIn(t storetest.Checker, c *goredis.Client, bucket session.Bucket) []string {
-	t.Helper()
-	index := bucketTagOf(bucket) + "expiry"
-	entries, err := c.ZRange(t.Context(), index, 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ids []string
-	for _, entry := range entries {
-		if strings.Trim(entry, "0123456789") != "" {
-			ids = append(ids, entry)
-			continue
-		}
-		line, err := c.LRange(t.Context(), index+":"+entry, 0, -1).Result()
-		if err != nil || len(line) == 0 {
-			t.Fatal("the line of lifetime", entry, "is empty:", err)
-		}
-		for _, key := range line {
-			ids = append(ids, strings.TrimPrefix(key, bucketTagOf(bucket)+"session:"))
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
 
 func TestASweepExpiresWhatNobodyReads(t *testing.T) {
 	server := redistest.Start(t)
@@ -230,5 +172,146 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: key(mended)}).Err()) // as if it had passed
 	if swept := sweepAll(t, s, 7, 2); swept.Expired != 1 || swept.Corrupt != 0 {
 		t.Errorf("mended: %+v", swept)
+	}
+}
+
+// Merchants choose lifetimes of their own; none of them waits for another.
+func TestSessionsOfEachLifetimeAreSweptInTheirOrder(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	var last session.Session
+	for i := range 6 { // two in each line
+		last = mustCreate(t, s, asks, with(newSession(), lasting(time.Duration(10+i%3)*time.Millisecond))).Session
+	}
+	waits := mustCreate(t, s, asks, with(newSession(), lasting(time.Hour))).Session
+	due(t, s, last)
+	first, err := sweep(t.Context(), s.Store, 7, 5)
+	if err != nil || first.Expired != 5 || !first.More || first.Oldest <= 0 {
+		t.Errorf("the first sweep: %+v, %v; want 5 expired and more", first, err)
+	}
+	if rest := sweepAll(t, s, 7, 5); rest.Expired != 1 {
+		t.Errorf("the second sweep: %+v, want the last one", rest)
+	}
+	if pending := pendingIn(t, c, 7); !cmp.Equal(pending, []string{waits.ID.String()}) {
+		t.Errorf("waiting: %v, want %s", pending, waits.ID)
+	}
+	if at := c.ZScore(t.Context(), "{b07n}:expiry", "3600000").Val(); int64(at) != waits.ExpiresAt.UnixMilli() {
+		t.Errorf("its line is due at %.0f, want %d", at, waits.ExpiresAt.UnixMilli())
+	}
+}
+
+// A line is due when its first session is, also when those before it are gone.
+func TestALineIsDueWithItsFirstSession(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	first := mustCreate(t, s, asks, newSession()).Session
+	second := mustCreate(t, s, asks, newSession()).Session
+	_, _, err := s.Cancel(t.Context(), asks, first.ID)
+	must(t, err)
+	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "900000"}).Err()) // as if its turn had come
+	if swept, err := sweep(t.Context(), s.Store, 7, 10); err != nil || swept != (store.Swept{}) {
+		t.Errorf("%+v, %v; want nothing to expire", swept, err)
+	}
+	if pending := pendingIn(t, c, 7); !cmp.Equal(pending, []string{second.ID.String()}) {
+		t.Errorf("waiting: %v, want %s", pending, second.ID)
+	}
+	if at := c.ZScore(t.Context(), "{b07n}:expiry", "900000").Val(); int64(at) != second.ExpiresAt.UnixMilli() {
+		t.Errorf("the line is due at %.0f, want %d", at, second.ExpiresAt.UnixMilli())
+	}
+}
+
+// Should the index get lost, new sessions bring it back.
+func TestALineThatGotLostIsFoundAgain(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	var last session.Session
+	for i := range 65 {
+		last = mustCreate(t, s, asks, with(newSession(), short)).Session
+		if i == 0 {
+			must(t, c.Del(t.Context(), "{b07n}:expiry").Err())
+		}
+	}
+	due(t, s, last)
+	if swept := sweepAll(t, s, 7, 10); swept.Expired != 65 {
+		t.Errorf("%+v, want all 65 expired", swept)
+	}
+}
+
+func TestALineThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	expired := mustCreate(t, s, merchantOf(7), with(newSession(), short)).Session
+	must(t, c.Set(t.Context(), "{b07n}:expiry:5", "text", 0).Err())
+	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "5"}).Err())
+	due(t, s, expired)
+	if swept, err := sweep(t.Context(), s.Store, 7, 10); err != nil || swept.Expired != 1 || swept.Corrupt != 1 {
+		t.Errorf("%+v, %v; want one expired and one corrupt", swept, err)
+	}
+	if again, err := sweep(t.Context(), s.Store, 7, 10); err != nil || again != (store.Swept{}) {
+		t.Errorf("a second sweep finds %+v, %v", again, err)
+	}
+}
+
+// lead makes what a bucket holds look as if it had been written by a master whose clock was ahead by so much, or, with a negative
+// time, as if that time had passed.
+func lead(t *testing.T, c *goredis.Client, tag string, ahead time.Duration, ids ...session.ID) {
+	t.Helper()
+	for _, id := range ids {
+		must(t, c.HIncrBy(t.Context(), tag+"session:"+id.String(), "x", ahead.Milliseconds()).Err())
+	}
+	for _, entry := range c.ZRange(t.Context(), tag+"expiry", 0, -1).Val() {
+		must(t, c.ZIncrBy(t.Context(), tag+"expiry", float64(ahead.Milliseconds()), entry).Err())
+	}
+}
+
+// A replica takes over whose clock is an hour behind. What its master wrote waits for that hour; what is new expires in time, if
+// not for the sweep, then for whoever reads it. In the end each session has expired once, whatever its lifetime.
+func TestExpiryAfterAFailoverToAClockThatIsBehind(t *testing.T) {
+	const hour = time.Hour
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	asks := merchantOf(7)
+	create := func(lifetime time.Duration) session.Session {
+		return mustCreate(t, s, asks, with(newSession(), lasting(lifetime))).Session
+	}
+	brief, longer, unused := 10*time.Millisecond, 20*time.Millisecond, 15*time.Millisecond
+	before := []session.ID{create(brief).ID, create(longer).ID, create(brief).ID, create(longer).ID}
+	lead(t, c, "{b07n}:", hour, before...)
+
+	behind, alsoBehind, free := create(brief), create(longer), create(unused)
+	due(t, s, behind)
+	due(t, s, alsoBehind)
+	due(t, s, free)
+	if swept := sweepAll(t, s, 7, 10); swept.Expired != 1 || swept.Corrupt != 0 {
+		t.Errorf("the first sweep: %+v, want the session whose lifetime the old master had not used", swept)
+	}
+	for _, id := range before {
+		if _, read, err := s.Session(t.Context(), asks, id); err != nil || read.Status != session.Pending {
+			t.Errorf("a session of the old master is %s before its time: %v", read.Status, err)
+		}
+	}
+	_, read, err := s.Session(t.Context(), asks, behind.ID)
+	if err != nil || read.Status != session.Expired || !read.EndedAt.Equal(behind.ExpiresAt) {
+		t.Errorf("a new session that waits behind one of the old master is read as %s, %s: %v", read.Status, read.EndedAt, err)
+	}
+
+	lead(t, c, "{b07n}:", -hour, before...) // the hour passes
+	if swept := sweepAll(t, s, 7, 3); swept.Expired != len(before)+1 || swept.Corrupt != 0 {
+		t.Errorf("after the hour: %+v, want the %d of the old master and the one behind them", swept, len(before))
+	}
+	for _, id := range append(before, behind.ID, alsoBehind.ID, free.ID) {
+		var kinds []v1alpha1.WebhookEvent
+		for _, event := range eventsOf(t, c, id) {
+			kinds = append(kinds, event.Kind)
+		}
+		if diff := cmp.Diff([]v1alpha1.WebhookEvent{v1alpha1.EventSessionExpired}, kinds); diff != "" {
+			t.Errorf("%s (-want +told):\n%s", id, diff)
+		}
+	}
+	if pending := pendingIn(t, c, 7); len(pending) != 0 {
+		t.Errorf("still waiting: %v", pending)
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-func inTestMode(a *store.Admission) { a.TestMode, a.KeyID, a.Digest = true, newID(), newDigest() }
-
 func TestTheModesOfAMerchantAreApart(t *testing.T) {
 	s, ctx := open(t, shared.URL()), t.Context()
 	live := merchant()

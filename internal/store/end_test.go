@@ -6,42 +6,105 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// bank is the rail of most reports, and card is another one.
-var bank, card = session.NewRail("system:serviceaccount:rails:bank"), session.NewRail("system:serviceaccount:rails:card")
-
-// paid and failed are reports on a session of newSession.
-func paid(ref string) session.Payment {
-	return session.Payment{Rail: bank, Ref: ref, Outcome: session.Completed, AmountCents: 1250}
+func TestAPendingSessionIsCancelledOnce(t *testing.T) {
+	s := open(t, shared.URL())
+	asks := merchant()
+	created := mustCreate(t, s, asks, newSession()).Session
+	admitted, cancelled, err := s.Cancel(t.Context(), asks, created.ID)
+	must(t, err)
+	want := with(created, func(s *session.Session) {
+		s.Status, s.EndedAt = session.Cancelled, admitted.Now.Truncate(time.Millisecond)
+	})
+	if diff := cmp.Diff(want, cancelled, sameSession); diff != "" {
+		t.Errorf("cancelled (-want +got):\n%s", diff)
+	}
+	if admitted.Policy != asks.Limit || admitted.Now.IsZero() {
+		t.Errorf("admitted: %+v", admitted)
+	}
+	for name, read := range map[string]func() (store.Admitted, session.Session, error){
+		"cancelled again": func() (store.Admitted, session.Session, error) { return s.Cancel(t.Context(), asks, created.ID) },
+		"read":            func() (store.Admitted, session.Session, error) { return s.Session(t.Context(), asks, created.ID) },
+	} {
+		_, got, err := read()
+		if diff := cmp.Diff(want, got, sameSession); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	events := eventsOf(t, client(t, shared), created.ID)
+	if !slices.Equal(kindsOf(events), []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled}) {
+		t.Errorf("recorded %v", kindsOf(events))
+	}
 }
 
-func failed(ref string) session.Payment {
-	return session.Payment{Rail: bank, Ref: ref, Outcome: session.Failed, AmountCents: 1250, Reason: "no funds"}
+func TestASessionThatHasEndedIsNotCancelled(t *testing.T) {
+	s := open(t, shared.URL())
+	for status, end := range map[session.Status]func(session.Session){
+		session.Completed: func(c session.Session) { _, err := s.Settle(t.Context(), c.ID, paid("a")); must(t, err) },
+		session.Failed:    func(c session.Session) { _, err := s.Settle(t.Context(), c.ID, failed("a")); must(t, err) },
+		session.Expired:   func(c session.Session) { due(t, s, c) }, // and the wish to cancel is the first to find out
+	} {
+		asks := merchant()
+		wanted := newSession()
+		if status == session.Expired {
+			wanted.Lifetime = 10 * time.Millisecond
+		}
+		created := mustCreate(t, s, asks, wanted).Session
+		end(created)
+		for range 2 {
+			admitted, got, err := s.Cancel(t.Context(), asks, created.ID)
+			if !errors.Is(err, store.ErrSessionEnded) || got.Status != status || admitted.Policy != asks.Limit {
+				t.Errorf("%s: %+v, %s, %v; want ErrSessionEnded", status, admitted, got.Status, err)
+			}
+		}
+		_, read, err := s.Session(t.Context(), asks, created.ID)
+		if err != nil || read.Status != status {
+			t.Errorf("%s: read as %s: %v", status, read.Status, err)
+		}
+		if events := eventsOf(t, client(t, shared), created.ID); len(events) != 1 || events[0].Session.Status != status {
+			t.Errorf("%s: recorded %v", status, kindsOf(events))
+		}
+	}
 }
 
-func by(rail session.Rail, p session.Payment) session.Payment {
-	p.Rail = rail
-	return p
-}
-
-func in(currency string, p session.Payment) session.Payment {
-	p.Currency = currency
-	return p
-}
-
-func of(amount int64, p session.Payment) session.Payment {
-	p.AmountCents = amount
-	return p
+func TestSessionsThatAreNotTheCallersAreNotCancelled(t *testing.T) {
+	s := open(t, shared.URL())
+	owner := merchant()
+	neighbour := merchantOf(session.BucketOf(owner.MerchantID))
+	stranger := merchantOf((session.BucketOf(owner.MerchantID) + 1) % session.Buckets)
+	own := mustCreate(t, s, owner, newSession()).Session.ID
+	for desc, test := range map[string]struct {
+		asks store.Admission
+		id   session.ID
+	}{
+		"of a merchant in the same bucket": {neighbour, own},
+		"of a merchant in another bucket":  {stranger, own},
+		"never made":                       {owner, session.NewID(own.MerchantID(), false)},
+		"no id at all":                     {owner, session.ID{}},
+	} {
+		admitted, got, err := s.Cancel(t.Context(), test.asks, test.id)
+		if !errors.Is(err, store.ErrNotFound) || !cmp.Equal(got, session.Session{}, sameSession) || admitted.Now.IsZero() {
+			t.Errorf("%s: %+v, %+v, %v; want ErrNotFound", desc, admitted, got, err)
+		}
+	}
+	if _, read, err := s.Session(t.Context(), owner, own); err != nil || read.Status != session.Pending {
+		t.Errorf("the session is %s: %v", read.Status, err)
+	}
 }
 
 // A rail's reports in turn, and what becomes of each.
@@ -443,6 +506,362 @@ func TestSettleTest_KeepsNothingLonger(t *testing.T) {
 		left := c.PTTL(t.Context(), bucketTag(asks.MerchantID)+"session:"+id.String()).Val()
 		if most := wanted.Lifetime + 24*time.Hour; left > most || left < most-patience {
 			t.Errorf("after payment %s it is kept for %s, want %s", payment.Ref, left, most)
+		}
+	}
+}
+
+// pass lets the time pass that keys are kept for; those whose time is over end.
+func pass(t *testing.T, c *goredis.Client, passed time.Duration) {
+	t.Helper()
+	for _, key := range c.Keys(t.Context(), "*").Val() {
+		left := c.PTTL(t.Context(), key).Val()
+		if left < 0 {
+			continue // it has no end
+		}
+		must(t, c.PExpire(t.Context(), key, left-passed).Err())
+	}
+}
+
+// A rail that had no answer asks again when it can, which may be after a long weekend. "No such session" would have it send
+// money back for goods that were handed over.
+func TestAReportIsAnsweredAsTheFirstTimeForThirtyDays(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := storetest.OpenWith(t, server.URL(), store.Options{SessionRetention: 24 * time.Hour}), client(t, server)
+	asks := merchant()
+	type report struct {
+		payment session.Payment
+		id      session.ID
+		first   store.Settlement
+	}
+	reports := map[string]report{}
+	for desc, payment := range map[string]session.Payment{
+		"paid": paid("a"), "failed": failed("a"), "late": paid("a"), "another amount": of(7, paid("a")), "merchant deleted": paid("a"),
+	} {
+		id := mustCreate(t, s, asks, newSession()).Session.ID
+		if desc == "late" {
+			_, _, err := s.Cancel(t.Context(), asks, id)
+			must(t, err)
+		}
+		settle := s.Settle
+		if desc == "merchant deleted" {
+			settle = s.SettleDeleted
+		}
+		first, err := settle(t.Context(), id, payment)
+		must(t, err)
+		first.Repeated, first.MerchantDeleted = true, false // counted once
+		reports[desc] = report{payment, id, first}
+	}
+	unreported := mustCreate(t, s, asks, newSession()).Session.ID
+	_, _, err := s.Cancel(t.Context(), asks, unreported)
+	must(t, err)
+
+	const days = 24 * time.Hour
+	for range 3 { // a repetition does not begin the days anew
+		pass(t, c, 29*days/3)
+		for desc, report := range reports {
+			again, err := s.Settle(t.Context(), report.id, report.payment)
+			if diff := cmp.Diff(report.first, again, sameSession); err != nil || diff != "" {
+				t.Errorf("%s, reported again: %v (-first +again):\n%s", desc, err, diff)
+			}
+		}
+	}
+	if _, err := s.Settle(t.Context(), unreported, paid("a")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a report on a session that no rail had reported of: %v, want ErrNotFound", err)
+	}
+	pass(t, c, 2*days)
+	for desc, report := range reports {
+		if _, err := s.Settle(t.Context(), report.id, report.payment); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s, after 31 days: %v, want ErrNotFound", desc, err)
+		}
+	}
+}
+
+// A platform that keeps sessions for longer does not lose them to a report.
+func TestAReportEndsNoSessionSooner(t *testing.T) {
+	const kept = 60 * 24 * time.Hour
+	server := redistest.Start(t)
+	s, c := storetest.OpenWith(t, server.URL(), store.Options{SessionRetention: kept}), client(t, server)
+	asks := merchant()
+	created := mustCreate(t, s, asks, with(newSession(), lasting(24*time.Hour))).Session
+	_, err := s.Settle(t.Context(), created.ID, paid("a"))
+	must(t, err)
+	pass(t, c, kept)
+	if _, _, err := s.Session(t.Context(), asks, created.ID); err != nil {
+		t.Errorf("after %s: %v", kept, err)
+	}
+}
+
+// A merchant cancels on one replica while the payer pays on the other.
+func TestRacesOfCancelAndSettleHaveOneTruth(t *testing.T) {
+	const races = 40
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
+	c := client(t, shared)
+	type race struct {
+		asks      store.Admission
+		id        session.ID
+		cancelled session.Session
+		cancelErr error
+		settled   store.Settlement
+		settleErr error
+	}
+	all := make([]race, races)
+	start := make(chan struct{})
+	var racing sync.WaitGroup
+	for i := range all {
+		r := &all[i]
+		r.asks = merchant()
+		r.id = mustCreate(t, replicas[0], r.asks, newSession()).Session.ID
+		racing.Go(func() {
+			<-start
+			_, r.cancelled, r.cancelErr = replicas[i%2].Cancel(t.Context(), r.asks, r.id)
+		})
+		racing.Go(func() {
+			<-start
+			r.settled, r.settleErr = replicas[(i+1)%2].Settle(t.Context(), r.id, paid("rail-1"))
+		})
+	}
+	close(start)
+	racing.Wait()
+
+	cancelled := 0
+	for i, r := range all {
+		if r.settleErr != nil || (r.cancelErr != nil && !errors.Is(r.cancelErr, store.ErrSessionEnded)) {
+			t.Fatalf("race %d: %v, %v", i, r.cancelErr, r.settleErr)
+		}
+		want, events := session.Completed, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}
+		if r.cancelErr == nil {
+			want, events = session.Cancelled, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled, v1alpha1.EventLatePayment}
+			cancelled++
+		}
+		if r.settled.Applied != (want == session.Completed) || r.settled.RefundRequired != (want == session.Cancelled) {
+			t.Errorf("race %d: cancel: %v, but settle: %+v", i, r.cancelErr, r.settled)
+		}
+		for _, s := range replicas {
+			_, read, err := s.Session(t.Context(), r.asks, r.id)
+			if err != nil || read.Status != want || r.cancelled.Status != want || r.settled.Session.Status != want {
+				t.Errorf("race %d: read %s, cancel saw %s, settle saw %s, want %s: %v",
+					i, read.Status, r.cancelled.Status, r.settled.Session.Status, want, err)
+			}
+		}
+		if got := kindsOf(eventsOf(t, c, r.id)); !slices.Equal(got, events) {
+			t.Errorf("race %d: recorded %v, want %v", i, got, events)
+		}
+	}
+	t.Logf("cancel won %d of %d races", cancelled, races)
+}
+
+// Rails repeat themselves, and not always after the answer has come.
+func TestConcurrentReportsOfOnePaymentCountOnce(t *testing.T) {
+	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
+	const reports = 40
+	for _, payment := range []session.Payment{paid("a"), failed("a"), of(999, paid("a"))} {
+		id := mustCreate(t, replicas[0], merchant(), newSession()).Session.ID
+		got := make([]store.Settlement, reports)
+		errs := make([]error, reports)
+		var reporting sync.WaitGroup
+		for i := range reports {
+			reporting.Go(func() { got[i], errs[i] = replicas[i%2].Settle(t.Context(), id, payment) })
+		}
+		reporting.Wait()
+		first := 0
+		for i := range reports {
+			if errs[i] != nil || got[i].Applied != got[0].Applied || got[i].RefundRequired != got[0].RefundRequired {
+				t.Fatalf("answers differ: %+v and %+v, %v", got[0], got[i], errs[i])
+			}
+			if !got[i].Repeated {
+				first++
+			}
+		}
+		if events := eventsOf(t, client(t, shared), id); first != 1 || len(events) != 1 {
+			t.Errorf("%+v: %d reports counted, and %d events tell of it", payment, first, len(events))
+		}
+	}
+}
+
+// messagesDuring are the messages that scripts publish meanwhile: channel and text.
+func messagesDuring(t *testing.T, server *redistest.Server, do func()) (messages []string) {
+	t.Helper()
+	for _, command := range storetest.Monitored(t, server, do) {
+		if command.Lua && strings.HasSuffix(strings.ToLower(command.Words[0]), "publish") {
+			messages = append(messages, command.Words[1]+" "+command.Words[2])
+		}
+	}
+	return messages
+}
+
+// Whoever ends a session, or refuses its payment, says so once, and nobody else says anything: on one server and in a cluster.
+func TestPublish_EndsAndRefusedPayments(t *testing.T) {
+	single, cluster := redistest.Start(t), startCluster(t)
+	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.TagOf(7)).Val())
+	t.Run("one server", func(t *testing.T) { checkPublished(t, single.URL(), single) })
+	t.Run("a cluster", func(t *testing.T) {
+		checkPublished(t, "redis+cluster://"+cluster[0].Addr(), cluster[slot*3/slots])
+	})
+}
+
+// checkPublished ends sessions of bucket 7, which is on the server.
+func checkPublished(t *testing.T, url string, server *redistest.Server) {
+	t.Helper()
+	s, asks := open(t, url), merchantOf(7)
+	settle := func(payment session.Payment) func(session.ID) {
+		return func(id session.ID) { must(t, second(s.Settle(t.Context(), id, payment))) }
+	}
+	cancel := func(id session.ID) { _, _, err := s.Cancel(t.Context(), asks, id); must(t, err) }
+	read := func(id session.ID) { _, _, err := s.Session(t.Context(), asks, id); must(t, err) }
+	publicRead := func(id session.ID) { _, _, err := s.PublicSession(t.Context(), payer(), id); must(t, err) }
+	watchedRead := func(id session.ID) { must(t, second(s.WatchedSession(t.Context(), id))) }
+	sweep := func(session.ID) { sweepAll(t, s, 7, 10) }
+	for end, do := range map[string]func(session.ID){"paid": settle(paid("a")), "failed": settle(failed("a")), "cancelled": cancel} {
+		var id session.ID
+		messages := messagesDuring(t, server, func() {
+			id = mustCreate(t, s, asks, newSession()).Session.ID
+			for _, each := range []func(session.ID){read, publicRead, watchedRead, do, do, read, publicRead, watchedRead, settle(paid("b"))} {
+				each(id)
+			}
+		})
+		message := "{b07n}:ended " + id.String() + " " + asks.MerchantID
+		if want := []string{message, message}; !slices.Equal(messages, want) { // the end, and a late payment
+			t.Errorf("%s: published %q, want %q", end, messages, want)
+		}
+	}
+	for end, do := range map[string]func(session.ID){
+		"read": read, "read publicly": publicRead, "watched": watchedRead, "paid too late": settle(paid("a")), "swept": sweep,
+	} {
+		created := mustCreate(t, s, asks, with(newSession(), short)).Session
+		due(t, s, created)
+		messages := messagesDuring(t, server, func() { do(created.ID); do(created.ID) })
+		want := []string{"{b07n}:ended " + created.ID.String() + " " + asks.MerchantID}
+		if end == "paid too late" {
+			want = append(want, want[0])
+		}
+		if !slices.Equal(messages, want) {
+			t.Errorf("expired, %s: published %q, want %q", end, messages, want)
+		}
+	}
+}
+
+// Who may not publish still settles: watchers only learn of it later.
+func TestAnEndSucceedsWithoutTheRightToPublish(t *testing.T) {
+	server := redistest.Start(t)
+	c := client(t, server)
+	must(t, c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+@all", "resetchannels").Err())
+	s, asks := open(t, "redis://till:secret@"+server.Addr()), merchantOf(7)
+	id := mustCreate(t, s, asks, newSession()).Session.ID
+	settled, err := s.Settle(t.Context(), id, paid("a"))
+	if err != nil || !settled.Applied {
+		t.Errorf("settle: %+v, %v", settled, err)
+	}
+	if events := eventsOf(t, c, id); len(events) != 1 {
+		t.Errorf("%d events", len(events))
+	}
+}
+
+// What the server refuses is nobody's fault: nothing changes, and the next try succeeds.
+func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := impatient(t, server.URL()), client(t, server)
+	pending := mustCreate(t, s, merchantOf(7), newSession()).Session
+	asks := merchantOf(7)
+	expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
+	due(t, s, expiring)
+	waiting := func() float64 { return c.ZScore(t.Context(), "{b07n}:expiry", "10").Val() }
+	before := waiting()
+	refused := func(why string) {
+		t.Helper()
+		if got, err := s.Settle(t.Context(), pending.ID, paid("a")); !errors.Is(err, redis.ErrUnavailable) || got.Applied {
+			t.Errorf("%s: settle: %+v, %v; want ErrUnavailable", why, got, err)
+		}
+		if swept, err := sweep(t.Context(), s.Store, 7, 10); !errors.Is(err, redis.ErrUnavailable) || swept != (store.Swept{}) {
+			t.Errorf("%s: sweep: %+v, %v; want ErrUnavailable", why, swept, err)
+		}
+	}
+	for desc, commands := range map[string][2]string{
+		"out of memory":        {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
+		"a replica is missing": {"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"},
+		"a right is missing":   {"ACL SETUSER default -hset", "ACL SETUSER default +hset"},
+	} {
+		send := func(command string) {
+			var words []any
+			for word := range strings.FieldsSeq(command) {
+				words = append(words, word)
+			}
+			must(t, c.Do(t.Context(), words...).Err())
+		}
+		send(commands[0])
+		refused(desc)
+		send(commands[1])
+	}
+	if events := len(eventsOf(t, c, pending.ID)) + len(eventsOf(t, c, expiring.ID)); events != 0 || waiting() != before {
+		t.Errorf("%d events, and the session is due at %.0f, was at %.0f", events, waiting(), before)
+	}
+	server.Pause()
+	refused("no answer")
+	server.Resume()
+
+	// What waited in the socket may have been done or not; done once more, it has been done once.
+	patient := open(t, server.URL())
+	if settled, err := patient.Settle(t.Context(), pending.ID, paid("a")); err != nil || !settled.Applied {
+		t.Errorf("afterwards: %+v, %v", settled, err)
+	}
+	sweepAll(t, patient, 7, 10)
+	for id, want := range map[session.ID]session.Status{pending.ID: session.Completed, expiring.ID: session.Expired} {
+		if events := eventsOf(t, c, id); len(events) != 1 || events[0].Session.Status != want {
+			t.Errorf("recorded %v, want that it is %s", kindsOf(events), want)
+		}
+	}
+}
+
+// Where one session has a wrong key beside it, nothing of it may be half done.
+func TestAnEndThatCannotBeRecordedDoesNotHappen(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := merchant()
+	created := mustCreate(t, s, asks, newSession()).Session
+	event := bucketTag(asks.MerchantID) + "event:" + feed.SessionEventID(created.ID, feed.MarkEnded)
+	must(t, c.Set(t.Context(), event, "text", 0).Err())
+	for desc, end := range map[string]func() error{
+		"cancel": func() error { _, _, err := s.Cancel(t.Context(), asks, created.ID); return err },
+		"settle": func() error { _, err := s.Settle(t.Context(), created.ID, paid("a")); return err },
+	} {
+		if err := end(); !errors.Is(err, redis.ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", desc, err)
+		}
+		if _, read, err := s.Session(t.Context(), asks, created.ID); err != nil || read.Status != session.Pending {
+			t.Errorf("%s: it is %s: %v", desc, read.Status, err)
+		}
+	}
+	must(t, c.Del(t.Context(), event).Err())
+	if _, _, err := s.Cancel(t.Context(), asks, created.ID); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+}
+
+func TestWhatNobodyWouldWriteIsNotSettled(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	for desc, harm := range map[string][2]string{
+		"an unknown status":                 {"s", "PAID"},
+		"a status that is a pattern":        {"s", "%"},
+		"an end although it is pending":     {"e", "1"},
+		"no amount":                         {"f", "-"},
+		"a final status without its end":    {"s", "FAILED"},
+		"a record of a refund that is none": {"l:" + bank.Scope("a"), "garbage"},
+	} {
+		asks := merchant()
+		id := mustCreate(t, s, asks, newSession()).Session.ID
+		key := bucketTag(asks.MerchantID) + "session:" + id.String()
+		if harm[0] == "f" {
+			harm[1] = asks.MerchantID + "\t" + harm[1]
+		}
+		must(t, c.HSet(t.Context(), key, harm[0], harm[1]).Err())
+		if got, err := s.Settle(t.Context(), id, failed("a")); !errors.Is(err, redis.ErrCorrupt) || got.Applied {
+			t.Errorf("%s: settle: %+v, %v; want ErrCorrupt", desc, got, err)
+		}
+		if harm[0] == "s" || harm[0] == "e" {
+			if _, got, err := s.Cancel(t.Context(), asks, id); !errors.Is(err, redis.ErrCorrupt) || got.Status != "" {
+				t.Errorf("%s: cancel: %s, %v; want ErrCorrupt", desc, got.Status, err)
+			}
+		}
+		if events := eventsOf(t, c, id); len(events) != 0 {
+			t.Errorf("%s: recorded %v", desc, kindsOf(events))
 		}
 	}
 }
