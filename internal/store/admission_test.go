@@ -28,7 +28,7 @@ func allOperations() map[string]func(context.Context, *services, store.Admission
 	return all
 }
 
-func TestWhoDecidesAboutAKey(t *testing.T) {
+func TestAdmit_DirectoryAndOverride(t *testing.T) {
 	s := open(t, shared.URL())
 	current, first, second := newDigest(), newDigest(), newDigest()
 	now, err := s.Admit(t.Context(), merchant())
@@ -142,7 +142,7 @@ func TestAdmit_Until(t *testing.T) {
 	}
 }
 
-func TestARevokedKeyIsDeadOnReplicasThatDoNotKnow(t *testing.T) {
+func TestAdmit_RevokedOnOtherReplica(t *testing.T) {
 	s := open(t, shared.URL())
 	for desc, presented := range map[string]apikey.Digest{"a live key": newDigest(), "no digest": {}} {
 		for _, knows := range []int64{1, 5} {
@@ -229,7 +229,7 @@ func TestAdmit_ForbiddenByOverride(t *testing.T) {
 }
 
 // A record that was put back has an older digest, whatever its revision: it never outranks an override that knows a newer one.
-func TestTheTimeOfIssueOutranksTheRevision(t *testing.T) {
+func TestAdmit_IssueTimeBeforeRevision(t *testing.T) {
 	s := open(t, shared.URL())
 	restored, current := newDigest(), newDigest()
 	override := published.Order{Issued: 1_800_000_000_000, Revision: 1_800_000_000_000}
@@ -259,7 +259,7 @@ func TestTheTimeOfIssueOutranksTheRevision(t *testing.T) {
 }
 
 // Rotations have a limit of their own, and the merchant's is not charged. What it refuses is not counted.
-func TestRotationsOfAnApiKeyAreLimited(t *testing.T) {
+func TestAdmitRotation_Limit(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	const burst = 5
 	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: burst}
@@ -344,7 +344,7 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 
 // What is told must agree with the clock of Redis, whatever the machine's speed: one request comes
 // back per second.
-func TestABurstPassesAndNotOneMore(t *testing.T) {
+func TestLimit_Burst(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 600})
 	first, err := s.Admit(t.Context(), asks)
@@ -379,7 +379,7 @@ func TestABurstPassesAndNotOneMore(t *testing.T) {
 	}
 }
 
-func TestARefusedCallerPassesOnceItHasWaited(t *testing.T) {
+func TestLimit_RetryAfter(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 20, Burst: 2})
 	for range 3 { // three times over the limit and back
@@ -405,7 +405,7 @@ func TestARefusedCallerPassesOnceItHasWaited(t *testing.T) {
 
 // The promise to the platform, under concurrency over two replicas: in any stretch of time by the clock
 // of Redis, no more than the burst and the rate times the stretch pass.
-func TestNeverMoreThanBurstAndRatePass(t *testing.T) {
+func TestLimit_NeverExceedsBurstAndRate(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := ratelimit.Policy{
@@ -448,7 +448,7 @@ func TestNeverMoreThanBurstAndRatePass(t *testing.T) {
 	})
 }
 
-func TestCallersDoNotShareALimit(t *testing.T) {
+func TestLimit_OnePerCaller(t *testing.T) {
 	s := open(t, shared.URL())
 	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 	id := mustCreate(t, s, merchant(), newSession()).Session.ID
@@ -463,7 +463,7 @@ func TestCallersDoNotShareALimit(t *testing.T) {
 	}
 }
 
-func TestAllKeysOfAMerchantShareItsLimit(t *testing.T) {
+func TestLimit_SharedByKeysOfMerchant(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
 	second := with(asks, func(a *store.Admission) { a.KeyID, a.Digest = newID(), newDigest() })
@@ -478,7 +478,7 @@ func TestAllKeysOfAMerchantShareItsLimit(t *testing.T) {
 
 // A lowered limit, or a failover to a server whose clock is behind, leaves a debt that is larger than a
 // burst. It must not lock the merchant out for longer than one burst takes.
-func TestADebtBeyondABurstIsForgiven(t *testing.T) {
+func TestLimit_TATBeyondBurstIsCut(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 100, Burst: 3})
 	key := bucketTag(asks.MerchantID) + "rate:" + asks.MerchantID
@@ -498,7 +498,7 @@ func TestADebtBeyondABurstIsForgiven(t *testing.T) {
 	})
 }
 
-func TestTheLimitersEntryEnds(t *testing.T) {
+func TestLimit_EntryExpires(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 200 })
 	if _, err := s.Admit(t.Context(), asks); err != nil {
@@ -509,7 +509,7 @@ func TestTheLimitersEntryEnds(t *testing.T) {
 	eventually(t, "the limiter's entry is gone", func() bool { return c.Exists(t.Context(), key).Val() == 0 })
 }
 
-func TestAnUnreadableOverrideAdmitsNobody(t *testing.T) {
+func TestAdmit_UnreadableOverride(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
 	for _, text := range []string{"", "-", "garbage", "5", "5 ", "-5 abc", "5x abc", "{}"} {

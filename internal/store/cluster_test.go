@@ -24,7 +24,7 @@ import (
 
 // A real cluster refuses a script whose keys are of more than one slot, so this is the proof that all keys
 // of every operation are of one.
-func TestARedisCluster(t *testing.T) {
+func TestCluster(t *testing.T) {
 	servers := startCluster(t)
 	s := open(t, fmt.Sprintf("redis+cluster://%s?addr=%s", servers[0].Addr(), servers[1].Addr()))
 	must(t, s.Check(t.Context()))
@@ -80,7 +80,7 @@ func TestARedisCluster(t *testing.T) {
 }
 
 // While a cluster is resized, slots move under the requests. None of them fails or has its effect twice.
-func TestABucketThatMovesToAnotherServer(t *testing.T) {
+func TestCluster_SlotMoves(t *testing.T) {
 	servers := startCluster(t)
 	s := open(t, "redis+cluster://"+servers[0].Addr())
 	asks := merchantOf(7)
@@ -254,7 +254,7 @@ func (m *movingTrade) handOver(t *testing.T, slot int, from, to *goredis.Client,
 }
 
 // A cluster is resized under load, there and back. No event is lost and none is doubled.
-func TestABucketThatMovesToAndFroLosesNoEvent(t *testing.T) {
+func TestCluster_SlotMovesToAndFro(t *testing.T) {
 	servers := startCluster(t)
 	asks := merchantOf(7)
 	m := &movingTrade{

@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
+func TestCreateSession(t *testing.T) {
 	s := storetest.OpenWith(t, shared.URL(), store.Options{Receipts: true})
 	for desc, charge := range map[string]session.Charge{
 		"the least": {AmountCents: 1},
@@ -70,7 +70,7 @@ func TestACreatedSessionIsReadAsItWasAnswered(t *testing.T) {
 }
 
 // Name and order stand behind each other in one field: none may be taken for a part of the other.
-func TestWordsAreReadBackAsTheyWereGiven(t *testing.T) {
+func TestCreateSession_AnyText(t *testing.T) {
 	s := open(t, shared.URL())
 	long := strings.Repeat("ö", 255)
 	for _, words := range [][2]string{
@@ -94,7 +94,7 @@ func TestWordsAreReadBackAsTheyWereGiven(t *testing.T) {
 	}
 }
 
-func TestARepeatedIdempotencyKeyReturnsTheOriginal(t *testing.T) {
+func TestCreateSession_Replay(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
@@ -126,7 +126,7 @@ func TestARepeatedIdempotencyKeyReturnsTheOriginal(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeysBelongToTheMerchant(t *testing.T) {
+func TestCreateSession_IdempotencyKeysOfMerchants(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
@@ -148,7 +148,7 @@ func TestIdempotencyKeysBelongToTheMerchant(t *testing.T) {
 	}
 }
 
-func TestConcurrentCreatesWithOneKeyMakeOneSession(t *testing.T) {
+func TestCreateSession_ConcurrentReplays(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	for _, n := range []int{24, 200} {
 		asks := merchant()
@@ -187,7 +187,7 @@ func TestConcurrentCreatesWithOneKeyMakeOneSession(t *testing.T) {
 	}
 }
 
-func TestARefusedCreateDoesNotUseTheIdempotencyKeyUp(t *testing.T) {
+func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 	s := open(t, shared.URL())
 	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 	for desc, test := range map[string]struct {
@@ -224,7 +224,7 @@ func TestARefusedCreateDoesNotUseTheIdempotencyKeyUp(t *testing.T) {
 	}
 }
 
-func TestACallerThatHasGoneDoesNoWork(t *testing.T) {
+func TestCreateSession_CancelledContext(t *testing.T) {
 	s := open(t, shared.URL())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -239,7 +239,7 @@ func TestACallerThatHasGoneDoesNoWork(t *testing.T) {
 }
 
 // The one thing that must never happen is a second charge because the first one's record is gone.
-func TestAReplayWhoseSessionIsLostIsNotASecondCharge(t *testing.T) {
+func TestCreateSession_ReplayOfLostSession(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
 	asks := merchant()

@@ -22,7 +22,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestAPendingSessionIsCancelledOnce(t *testing.T) {
+func TestCancel(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
@@ -52,7 +52,7 @@ func TestAPendingSessionIsCancelledOnce(t *testing.T) {
 	}
 }
 
-func TestASessionThatHasEndedIsNotCancelled(t *testing.T) {
+func TestCancel_EndedSession(t *testing.T) {
 	s := open(t, shared.URL())
 	for status, end := range map[session.Status]func(session.Session){
 		session.Completed: func(c session.Session) { _, err := s.Settle(t.Context(), c.ID, paid("a")); must(t, err) },
@@ -82,7 +82,7 @@ func TestASessionThatHasEndedIsNotCancelled(t *testing.T) {
 	}
 }
 
-func TestSessionsThatAreNotTheCallersAreNotCancelled(t *testing.T) {
+func TestCancel_NotFound(t *testing.T) {
 	s := open(t, shared.URL())
 	owner := merchant()
 	neighbour := merchantOf(session.BucketOf(owner.MerchantID))
@@ -108,7 +108,7 @@ func TestSessionsThatAreNotTheCallersAreNotCancelled(t *testing.T) {
 }
 
 // A rail's reports in turn, and what becomes of each.
-func TestSettlement(t *testing.T) {
+func TestSettle(t *testing.T) {
 	applied := store.Settlement{Applied: true}
 	again := store.Settlement{Applied: true, Repeated: true}
 	refund := store.Settlement{RefundRequired: true}
@@ -360,7 +360,7 @@ func TestSettle_MerchantDeleted(t *testing.T) {
 	}
 }
 
-func TestASettledSessionShowsItsPayment(t *testing.T) {
+func TestSettle_SessionShowsPayment(t *testing.T) {
 	s := open(t, shared.URL())
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	for _, payment := range []session.Payment{
@@ -397,7 +397,7 @@ func TestASettledSessionShowsItsPayment(t *testing.T) {
 	}
 }
 
-func TestPaymentsOfCancelledAndExpiredSessionsAreLate(t *testing.T) {
+func TestSettle_LatePayment(t *testing.T) {
 	s := open(t, shared.URL())
 	for _, want := range []session.Status{session.Cancelled, session.Expired} {
 		asks := merchant()
@@ -427,7 +427,7 @@ func TestPaymentsOfCancelledAndExpiredSessionsAreLate(t *testing.T) {
 	}
 }
 
-func TestPaymentsOfNoSession(t *testing.T) {
+func TestSettle_NotFound(t *testing.T) {
 	s := open(t, shared.URL())
 	for desc, id := range map[string]session.ID{"never made": session.NewID("abcdefgh2345", false), "no id at all": {}} {
 		got, err := s.Settle(t.Context(), id, paid("a"))
@@ -441,7 +441,7 @@ func TestPaymentsOfNoSession(t *testing.T) {
 }
 
 // A rail that refuses to stop, or whoever has a test key, gets the same answer for each payment; Redis keeps some of them.
-func TestSettle_RefusedPaymentsAreBounded(t *testing.T) {
+func TestSettle_RejectedPaymentsAreBounded(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	for name, test := range map[string]struct {
 		asks   store.Admission
@@ -524,7 +524,7 @@ func pass(t *testing.T, c *goredis.Client, passed time.Duration) {
 
 // A rail that had no answer asks again when it can, which may be after a long weekend. "No such session" would have it send
 // money back for goods that were handed over.
-func TestAReportIsAnsweredAsTheFirstTimeForThirtyDays(t *testing.T) {
+func TestSettle_RepeatedForThirtyDays(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := storetest.OpenWith(t, server.URL(), store.Options{SessionRetention: 24 * time.Hour}), client(t, server)
 	asks := merchant()
@@ -577,7 +577,7 @@ func TestAReportIsAnsweredAsTheFirstTimeForThirtyDays(t *testing.T) {
 }
 
 // A platform that keeps sessions for longer does not lose them to a report.
-func TestAReportEndsNoSessionSooner(t *testing.T) {
+func TestSettle_KeepsLongRetention(t *testing.T) {
 	const kept = 60 * 24 * time.Hour
 	server := redistest.Start(t)
 	s, c := storetest.OpenWith(t, server.URL(), store.Options{SessionRetention: kept}), client(t, server)
@@ -592,7 +592,7 @@ func TestAReportEndsNoSessionSooner(t *testing.T) {
 }
 
 // A merchant cancels on one replica while the payer pays on the other.
-func TestRacesOfCancelAndSettleHaveOneTruth(t *testing.T) {
+func TestEnd_CancelAndSettleRace(t *testing.T) {
 	const races = 40
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	c := client(t, shared)
@@ -651,7 +651,7 @@ func TestRacesOfCancelAndSettleHaveOneTruth(t *testing.T) {
 }
 
 // Rails repeat themselves, and not always after the answer has come.
-func TestConcurrentReportsOfOnePaymentCountOnce(t *testing.T) {
+func TestSettle_ConcurrentReports(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	const reports = 40
 	for _, payment := range []session.Payment{paid("a"), failed("a"), of(999, paid("a"))} {
@@ -690,7 +690,7 @@ func messagesDuring(t *testing.T, server *redistest.Server, do func()) (messages
 }
 
 // Whoever ends a session, or refuses its payment, says so once, and nobody else says anything: on one server and in a cluster.
-func TestPublish_EndsAndRefusedPayments(t *testing.T) {
+func TestPublish_EndsAndRejectedPayments(t *testing.T) {
 	single, cluster := redistest.Start(t), startCluster(t)
 	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.TagOf(7)).Val())
 	t.Run("one server", func(t *testing.T) { checkPublished(t, single.URL(), single) })
@@ -741,7 +741,7 @@ func checkPublished(t *testing.T, url string, server *redistest.Server) {
 }
 
 // Who may not publish still settles: watchers only learn of it later.
-func TestAnEndSucceedsWithoutTheRightToPublish(t *testing.T) {
+func TestSettle_NoRightToPublish(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
 	must(t, c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+@all", "resetchannels").Err())
@@ -757,7 +757,7 @@ func TestAnEndSucceedsWithoutTheRightToPublish(t *testing.T) {
 }
 
 // What the server refuses is nobody's fault: nothing changes, and the next try succeeds.
-func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
+func TestSettle_ServerRejectsWrites(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := impatient(t, server.URL()), client(t, server)
 	pending := mustCreate(t, s, merchantOf(7), newSession()).Session
@@ -812,7 +812,7 @@ func TestEndsThatTheServerRefusesChangeNothing(t *testing.T) {
 }
 
 // Where one session has a wrong key beside it, nothing of it may be half done.
-func TestAnEndThatCannotBeRecordedDoesNotHappen(t *testing.T) {
+func TestEnd_EventCannotBeRecorded(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
@@ -835,7 +835,7 @@ func TestAnEndThatCannotBeRecordedDoesNotHappen(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyWouldWriteIsNotSettled(t *testing.T) {
+func TestSettle_CorruptSession(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	for desc, harm := range map[string][2]string{
 		"an unknown status":                 {"s", "PAID"},

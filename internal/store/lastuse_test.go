@@ -99,7 +99,7 @@ func TestAdmit_LastUseOfEachDigest(t *testing.T) {
 
 // A key that is accepted is used, whatever else refuses the request: the merchant may be active again before the overlap ends. A key that
 // is not accepted is not used.
-func TestAdmit_LastUseOfRefusedRequests(t *testing.T) {
+func TestAdmit_LastUseOfRejectedRequests(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
 	admit := func(s *services, a store.Admission) error {

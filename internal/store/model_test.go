@@ -89,7 +89,7 @@ type modelled struct {
 }
 
 // Whatever happens to a session in whatever order, Redis and the model agree after each step.
-func TestASessionDoesWhatItsModelDoes(t *testing.T) {
+func TestSession_Model(t *testing.T) {
 	server := redistest.Start(t)
 	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
 	c := client(t, server)
@@ -370,9 +370,9 @@ func (s seenState) hold(call sessionCall, answer sessionAnswer) (bool, seenState
 // tooSoon is the answer to a hold that would outlive the session.
 const tooSoon session.Decision = "expires_too_soon"
 
-// TestASessionIsLinearizable checks that what all callers see of one session, on two replicas at once, is what
+// TestSession_Linearizable checks that what all callers see of one session, on two replicas at once, is what
 // they could have seen one after the other. In some rounds its time is over in their midst.
-func TestASessionIsLinearizable(t *testing.T) {
+func TestSession_Linearizable(t *testing.T) {
 	server := redistest.Start(t)
 	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
 	const rounds, callers, callsEach = 32, 8, 12

@@ -27,7 +27,7 @@ func write(t storetest.Checker, s *services, override store.Override) {
 }
 
 // The writes of any number of replicas may come in any order: the newest stays, and of one order a revocation is final.
-func TestOverridesEndTheSameInAnyOrder(t *testing.T) {
+func TestWriteOverride_AnyOrder(t *testing.T) {
 	s := open(t, shared.URL())
 	rapid.Check(t, func(t *rapid.T) {
 		asks := merchant()
@@ -149,7 +149,7 @@ func TestWriteOverride_Ended(t *testing.T) {
 	}
 }
 
-func TestOverridesAreReadAsTheyWereWritten(t *testing.T) {
+func TestOverrides(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	until := time.UnixMilli(1_800_000_000_000)
@@ -191,7 +191,7 @@ func TestOverridesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestConcurrentOverridesKeepTheHighest(t *testing.T) {
+func TestWriteOverride_ConcurrentKeepsHighest(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	asks := merchant()
 	digests := make([]apikey.Digest, 50)
@@ -212,7 +212,7 @@ func TestConcurrentOverridesKeepTheHighest(t *testing.T) {
 	}
 }
 
-func TestAnOverrideIsOfOneKeyOnly(t *testing.T) {
+func TestWriteOverride_OtherKeys(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {
@@ -224,7 +224,7 @@ func TestAnOverrideIsOfOneKeyOnly(t *testing.T) {
 	}
 }
 
-func TestLargeRevisionsStayExact(t *testing.T) {
+func TestWriteOverride_LargeRevisions(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	const highest = 1<<53 - 1

@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-func TestWhatPayersSee(t *testing.T) {
+func TestPublicSession(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
@@ -41,7 +41,7 @@ func TestWhatPayersSee(t *testing.T) {
 	}
 }
 
-func TestSessionsThatAreNotTheCallersAreNotFound(t *testing.T) {
+func TestSession_NotFound(t *testing.T) {
 	s := open(t, shared.URL())
 	owner := merchant()
 	neighbour := merchant() // in the same bucket, where the key alone would find the session
@@ -83,7 +83,7 @@ func TestSessionsThatAreNotTheCallersAreNotFound(t *testing.T) {
 	}
 }
 
-func TestPublicReadsAreLimitedBeforeTheSessionIsLookedUp(t *testing.T) {
+func TestPublicSession_LimitedBeforeLookup(t *testing.T) {
 	s := open(t, shared.URL())
 	created := mustCreate(t, s, merchant(), newSession())
 	for desc, id := range map[string]session.ID{
@@ -111,7 +111,7 @@ func TestPublicReadsAreLimitedBeforeTheSessionIsLookedUp(t *testing.T) {
 }
 
 // Whoever reads first: it is expired, since the moment it expired, and everyone after sees the same.
-func TestASessionPastItsTimeIsExpiredForWhoeverReadsFirst(t *testing.T) {
+func TestRead_ExpiresDueSession(t *testing.T) {
 	s := open(t, shared.URL())
 	for _, first := range []string{"merchant", "payer", "replay"} {
 		t.Run(first, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestASessionPastItsTimeIsExpiredForWhoeverReadsFirst(t *testing.T) {
 	}
 }
 
-func TestASessionIsPendingUntilItsTimeIsOver(t *testing.T) {
+func TestRead_PendingUntilExpiry(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	wanted := with(newSession(), func(n *store.NewSession) { n.Lifetime = 40 * time.Millisecond })
@@ -187,7 +187,7 @@ func TestASessionIsPendingUntilItsTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestFinalStatesDoNotExpire(t *testing.T) {
+func TestRead_FinalStatusDoesNotExpire(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
 	for _, status := range []session.Status{session.Completed, session.Failed, session.Cancelled} {
@@ -210,7 +210,7 @@ func TestFinalStatesDoNotExpire(t *testing.T) {
 	}
 }
 
-func TestUnreadableSessionsAreNotAnswered(t *testing.T) {
+func TestSession_Unreadable(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
 	for desc, harm := range map[string]struct{ field, value string }{

@@ -110,7 +110,7 @@ func TestSettle_ReceiptInTestMode(t *testing.T) {
 }
 
 // Where nobody sends receipts, none is listed for longer than its session lives, and the list ends with the last.
-func TestSettle_ReceiptsThatNobodySends(t *testing.T) {
+func TestSettle_ReceiptsTurnedOff(t *testing.T) {
 	s, c := openReceipts(t)
 	asks := merchant()
 	key := bucketTag(asks.MerchantID) + "receipts"

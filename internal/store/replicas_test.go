@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestASettlementIsAnsweredWhenReplicasHaveIt(t *testing.T) {
+func TestSettle_WaitsForReplicas(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := follow(t, master)
 	s := open(t, master.URL(), copied(1, patience))
@@ -59,7 +59,7 @@ func TestASettlementIsAnsweredWhenReplicasHaveIt(t *testing.T) {
 }
 
 // What is asked for is how many have confirmed, not whether some have.
-func TestASettlementWantsAsManyReplicasAsItSays(t *testing.T) {
+func TestSettle_NumberOfReplicas(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	follow(t, master)
 	wanting := open(t, master.URL(), copied(2, shortly))
@@ -75,7 +75,7 @@ func TestASettlementWantsAsManyReplicasAsItSays(t *testing.T) {
 }
 
 // A server that has forgotten its scripts is taught, and replicas are waited for all the same.
-func TestASettlementIsCopiedByAServerThatForgotItsScripts(t *testing.T) {
+func TestSettle_ReplicatedAfterScriptFlush(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := follow(t, master)
 	s := open(t, master.URL(), copied(1, patience))
@@ -108,7 +108,7 @@ func followCluster(t *testing.T, servers []*redistest.Server) (replicas []*redis
 }
 
 // In a Redis Cluster it is the server which ran the script that is asked, also while a slot moves to another one.
-func TestASettlementIsCopiedInARedisCluster(t *testing.T) {
+func TestSettle_ReplicatedInCluster(t *testing.T) {
 	servers := startCluster(t)
 	replicas := followCluster(t, servers)
 	s := open(t, "redis+cluster://"+servers[0].Addr(), copied(1, patience))
@@ -188,7 +188,7 @@ func startSentinel(t *testing.T, masterPort string) string {
 }
 
 // redis-sentinel is redis-server by another name; this is the failover as Sentinel does it.
-func TestAFailoverBySentinel(t *testing.T) {
+func TestSentinel_Failover(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	_, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)

@@ -29,13 +29,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestSessionsOutliveTheirIdempotencyKeys(t *testing.T) {
+func TestNew_RetentionTooShort(t *testing.T) {
 	if _, err := store.New(nil, store.Options{SessionRetention: 23 * time.Hour}); err == nil {
 		t.Error("sessions that end before their keys: accepted")
 	}
 }
 
-func TestCheckRefusesAServerThatMayEvict(t *testing.T) {
+func TestCheck_EvictionPolicy(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.URL())
 	c := client(t, server)
@@ -54,7 +54,7 @@ func TestCheckRefusesAServerThatMayEvict(t *testing.T) {
 	}
 }
 
-func TestCheckAcceptsAServerThatHidesItsPolicy(t *testing.T) {
+func TestCheck_HiddenEvictionPolicy(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
 	// Without this right all else works.
@@ -83,7 +83,7 @@ func TestCheckAcceptsAServerThatHidesItsPolicy(t *testing.T) {
 }
 
 // make run falls back to this embedded server when the machine has no redis-server.
-func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
+func TestOperations_EmbeddedServer(t *testing.T) {
 	server := miniredis.RunT(t)
 	s := open(t, "redis://"+server.Addr())
 	if err := s.Check(t.Context()); err != nil {
@@ -129,7 +129,7 @@ func TestTheStoreWorksOnTheEmbeddedServer(t *testing.T) {
 }
 
 // The names are a contract: other programs, dashboards and the next release find them.
-func TestKeysAndTheirLifetimes(t *testing.T) {
+func TestKeys_NamesAndLifetimes(t *testing.T) {
 	s := storetest.OpenWith(t, shared.URL(), store.Options{SessionRetention: 48 * time.Hour})
 	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 1 }) // so that its entry stays a while
 	tag := bucketTag(asks.MerchantID)
@@ -182,7 +182,7 @@ func TestKeysAndTheirLifetimes(t *testing.T) {
 	}
 }
 
-func TestEveryOperationIsOneCommand(t *testing.T) {
+func TestOperations_OneCommand(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 })
 	asks := merchant()
@@ -243,7 +243,7 @@ func TestEveryOperationIsOneCommand(t *testing.T) {
 	}
 }
 
-func TestAServerThatForgotItsScriptsIsTaughtAgain(t *testing.T) {
+func TestOperations_AfterScriptFlush(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 })
 	asks := merchant()
@@ -264,7 +264,7 @@ func TestAServerThatForgotItsScriptsIsTaughtAgain(t *testing.T) {
 	}
 }
 
-func TestEveryScriptDeclaresWhatItWrites(t *testing.T) {
+func TestScripts_DeclareTheirKeys(t *testing.T) {
 	server := redistest.Start(t)
 	s, asks, c := storetest.OpenWith(t, server.URL(), store.Options{Receipts: true}), merchant(), client(t, server)
 	storetest.CheckDeclared(t, server, store.Scripts(), func() { everyBranch(t, server, s, asks, c) })
@@ -391,7 +391,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 
 const operationErrors = "merchant_operator_redis_operation_errors_total"
 
-func TestOperationsAreCounted(t *testing.T) {
+func TestMetrics_Operations(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
 	s := open(t, server.URL(), func(o *redis.Options) { o.Registerer = registry })
@@ -409,7 +409,7 @@ func TestOperationsAreCounted(t *testing.T) {
 	}
 }
 
-func TestOperationsThatFailAreCountedByCause(t *testing.T) {
+func TestMetrics_ErrorsByCause(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
 	s := open(t, server.URL(), func(o *redis.Options) { o.Registerer = registry })
@@ -441,7 +441,7 @@ merchant_operator_redis_operation_errors_total{cause="connection",operation="adm
 	}
 }
 
-func TestAnOperationThatTakesTooLongIsATimeout(t *testing.T) {
+func TestMetrics_Timeout(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
 	s := open(t, server.URL(), func(o *redis.Options) { o.Registerer, o.Timeout = registry, 0 })
@@ -477,7 +477,7 @@ func operationCounts(t *testing.T, registry *prometheus.Registry) map[string]uin
 	return counts
 }
 
-func TestKeysOfAnotherTypeAreCorruptAndNotOverwritten(t *testing.T) {
+func TestOperations_KeysOfAnotherType(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
 	asks := merchant()
@@ -495,7 +495,7 @@ func TestKeysOfAnotherTypeAreCorruptAndNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestScriptsAreForgottenInTheMiddleOfWork(t *testing.T) {
+func TestOperations_ScriptFlushMeanwhile(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.URL())
 	c := client(t, server)
@@ -584,7 +584,7 @@ func assertUnavailable(t *testing.T, s *services) {
 	}
 }
 
-func TestAServerThatIsStoppedAndStartedAgain(t *testing.T) {
+func TestOperations_ServerRestarts(t *testing.T) {
 	server := redistest.Start(t)
 	s := impatient(t, server.URL())
 	assertRecovers(t, s)
@@ -597,7 +597,7 @@ func TestAServerThatIsStoppedAndStartedAgain(t *testing.T) {
 	assertRecovers(t, s)
 }
 
-func TestAServerThatDoesNotAnswer(t *testing.T) {
+func TestOperations_ServerHangs(t *testing.T) {
 	server := redistest.Start(t)
 	s := impatient(t, server.URL())
 	asks := merchant()
@@ -631,7 +631,7 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 }
 
 // Redis refuses to grow, to write, or to write without a replica. Nothing may be half done.
-func TestAServerThatRefusesToWrite(t *testing.T) {
+func TestOperations_ServerRejectsWrites(t *testing.T) {
 	for desc, setting := range map[string]struct{ name, refuse, allow string }{
 		"out of memory":        {"maxmemory", "1", "0"},
 		"a replica is missing": {"min-replicas-to-write", "1", "0"},
@@ -660,7 +660,7 @@ func TestAServerThatRefusesToWrite(t *testing.T) {
 	}
 }
 
-func TestAReadOnlyReplica(t *testing.T) {
+func TestOperations_ReadOnlyReplica(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	_, port, _ := strings.Cut(master.Addr(), ":")
 	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
@@ -698,7 +698,7 @@ func clusterOfOne(addr func() string, script func(words []string) string) func([
 
 // A reply that is lost tells nothing about whether the script ran. Sent again by the client, it might
 // run twice; so it is the caller who decides, with its Idempotency-Key.
-func TestAScriptWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
+func TestOperations_LostReplyIsNotRetried(t *testing.T) {
 	for _, form := range []string{"redis://", "redis+cluster://"} {
 		for desc, reply := range map[string]string{
 			"the connection ends":   "",
@@ -724,7 +724,7 @@ func TestAScriptWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
 }
 
 // A server of a cluster that says where the slot has gone has run nothing. It is followed, but not forever.
-func TestRedirectionsInCirclesEnd(t *testing.T) {
+func TestCluster_RedirectionLoop(t *testing.T) {
 	for _, kind := range []string{"MOVED", "ASK"} {
 		var server *fakeServer
 		server = startFakeServer(t, clusterOfOne(func() string { return server.addr() }, func([]string) string {
@@ -742,7 +742,7 @@ func TestRedirectionsInCirclesEnd(t *testing.T) {
 }
 
 // Redis quotes the command it does not like, and with it keys and digests.
-func TestErrorsOfRedisAreNotQuoted(t *testing.T) {
+func TestErrors_DoNotQuoteRedis(t *testing.T) {
 	asks := merchant()
 	server := startFakeServer(t, func(words []string) string {
 		return fmt.Sprintf("-ERR unknown command '%s', with args beginning with: '%s'\r\n", words[0], strings.Join(words[1:], "' '"))
@@ -759,7 +759,7 @@ func TestErrorsOfRedisAreNotQuoted(t *testing.T) {
 	}
 }
 
-func TestAnswersOfAnotherShapeAreCorrupt(t *testing.T) {
+func TestOperations_MalformedReply(t *testing.T) {
 	for _, reply := range []string{
 		"*0\r\n", "*1\r\n$2\r\nOK\r\n", "*1\r\n$7\r\nLIMITED\r\n", "*1\r\n:1\r\n", "*1\r\n$5\r\nHELLO\r\n",
 		"*4\r\n$2\r\nOK\r\n$1\r\nx\r\n:1\r\n:1\r\n", "*4\r\n$2\r\nOK\r\n:1\r\n:1\r\n*0\r\n", "*1\r\n$-1\r\n",

@@ -13,7 +13,7 @@ import (
 )
 
 // A story has the session as its merchant reads it, and each payment that it did not take.
-func TestStory_RefusedPayments(t *testing.T) {
+func TestStory_RejectedPayments(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
 	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
@@ -60,7 +60,7 @@ func TestStory_DueSessionIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestStory_Refused(t *testing.T) {
+func TestStory_Errors(t *testing.T) {
 	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
 	created := mustCreate(t, s, asks, newSession()).Session
 	key := bucketTag(asks.MerchantID) + "session:" + created.ID.String()

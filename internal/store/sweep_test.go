@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-func TestASweepExpiresWhatNobodyReads(t *testing.T) {
+func TestSweep(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	asks := merchantOf(7)
@@ -58,7 +58,7 @@ func TestASweepExpiresWhatNobodyReads(t *testing.T) {
 }
 
 // Whatever ends a session, it is told of once, and the sweep passes over it in its turn.
-func TestASweepPassesOverWhatHasEnded(t *testing.T) {
+func TestSweep_EndedSessions(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	asks := merchantOf(7)
@@ -114,7 +114,7 @@ func TestASweepPassesOverWhatHasEnded(t *testing.T) {
 }
 
 // One session that nobody can read must not keep the others waiting, nor keep the sweeper busy.
-func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
+func TestSweep_UnreadableSessions(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	asks := merchantOf(7)
@@ -176,7 +176,7 @@ func TestASweepPassesOverWhatItCannotRead(t *testing.T) {
 }
 
 // Merchants choose lifetimes of their own; none of them waits for another.
-func TestSessionsOfEachLifetimeAreSweptInTheirOrder(t *testing.T) {
+func TestSweep_EachLifetime(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	asks := merchantOf(7)
@@ -202,7 +202,7 @@ func TestSessionsOfEachLifetimeAreSweptInTheirOrder(t *testing.T) {
 }
 
 // A line is due when its first session is, also when those before it are gone.
-func TestALineIsDueWithItsFirstSession(t *testing.T) {
+func TestSweep_QueueIsDueWithFirstSession(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	asks := merchantOf(7)
@@ -223,7 +223,7 @@ func TestALineIsDueWithItsFirstSession(t *testing.T) {
 }
 
 // Should the index get lost, new sessions bring it back.
-func TestALineThatGotLostIsFoundAgain(t *testing.T) {
+func TestSweep_LostQueueEntry(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	asks := merchantOf(7)
@@ -240,7 +240,7 @@ func TestALineThatGotLostIsFoundAgain(t *testing.T) {
 	}
 }
 
-func TestALineThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+func TestSweep_UnreadableQueue(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
 	expired := mustCreate(t, s, merchantOf(7), with(newSession(), short)).Session
@@ -269,7 +269,7 @@ func lead(t *testing.T, c *goredis.Client, tag string, ahead time.Duration, ids 
 
 // A replica takes over whose clock is an hour behind. What its master wrote waits for that hour; what is new expires in time, if
 // not for the sweep, then for whoever reads it. In the end each session has expired once, whatever its lifetime.
-func TestExpiryAfterAFailoverToAClockThatIsBehind(t *testing.T) {
+func TestSweep_FailoverToClockBehind(t *testing.T) {
 	const hour = time.Hour
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)

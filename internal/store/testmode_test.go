@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-func TestTheModesOfAMerchantAreApart(t *testing.T) {
+func TestTestMode_SessionsApart(t *testing.T) {
 	s, ctx := open(t, shared.URL()), t.Context()
 	live := merchant()
 	test := with(live, inTestMode)
@@ -64,7 +64,7 @@ func TestTheModesOfAMerchantAreApart(t *testing.T) {
 }
 
 // Whoever exhausts one limit has the other.
-func TestTheModesOfAMerchantShareNoLimit(t *testing.T) {
+func TestTestMode_OwnLimit(t *testing.T) {
 	s, ctx := open(t, shared.URL()), t.Context()
 	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 	exhaust := func(what string, ask func() error) {
@@ -94,7 +94,7 @@ func TestTheModesOfAMerchantShareNoLimit(t *testing.T) {
 }
 
 // A live session stores nothing for there being a test mode, and a record that does not fit its id is nobody's.
-func TestTheModeIsInIDAndRecord(t *testing.T) {
+func TestTestMode_InIDAndRecord(t *testing.T) {
 	s, c, ctx := open(t, shared.URL()), client(t, shared), t.Context()
 	live := merchant()
 	test := with(live, inTestMode)
@@ -119,7 +119,7 @@ func TestTheModeIsInIDAndRecord(t *testing.T) {
 }
 
 // Test sessions of certain amounts act by themselves, once, however often a dispatcher ends in between. Live ones never do.
-func TestAmountsThatActByThemselves(t *testing.T) {
+func TestSettleTests_Amounts(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, ctx := open(t, server.URL()), client(t, server), t.Context()
 	live := merchantOf(7)
