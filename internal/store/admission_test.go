@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// allOperations are operations, and the rotation, which a key in its overlap is refused.
+// allOperations are operations, and the rotation, which a key in its overlap may not do.
 func allOperations() map[string]func(context.Context, *services, store.Admission) (store.Admitted, error) {
 	all := maps.Clone(operations)
 	all["rotate"] = func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
@@ -55,17 +55,17 @@ func TestAdmit_DirectoryAndOverride(t *testing.T) {
 		accepted  bool
 	}{
 		{"no override, the directory accepts", nil, 5, true, current, true},
-		{"no override, the directory refuses", nil, 5, false, current, false},
+		{"no override, the directory rejects", nil, 5, false, current, false},
 
 		{"an older override, the directory accepts what it does not list", alone, 6, true, newDigest(), true},
-		{"an older override, the directory refuses what it lists", alone, 6, false, current, false},
+		{"an older override, the directory rejects what it lists", alone, 6, false, current, false},
 
 		{"a newer override lists it, the directory does not know it yet", alone, 4, false, current, true},
 		{"a newer override lists it, the directory accepts", alone, 4, true, current, true},
 		{"a newer override does not list what the directory accepts", alone, 4, true, newDigest(), false},
 		{"a newer override lists it until later", overlap, 4, true, first, true},
-		{"a newer override lists it until later, the directory refuses", overlap, 4, false, first, true},
-		{"a newer override says its time is over", overlap, 4, true, second, false},
+		{"a newer override lists it until later, the directory rejects", overlap, 4, false, first, true},
+		{"a newer override lists it until the past", overlap, 4, true, second, false},
 		{"a newer override lists it twice", twice, 4, true, first, true},
 		{"a newer override lists others", overlap, 4, true, newDigest(), false},
 		{"a newer override lists none", list(), 4, true, current, false},
@@ -126,7 +126,7 @@ func TestAdmit_Until(t *testing.T) {
 					asks.Order.Revision, asks.Live, asks.Until = test.knows, true, test.until
 					if test.override != nil {
 						override := *test.override
-						override.KeyRef, override.Order.Revision = refOf(asks), 5
+						override.KeyRef, override.Order.Revision = newKeyRef(asks), 5
 						override.Accepted = slices.Clone(override.Accepted)
 						for i := range override.Accepted {
 							override.Accepted[i].Digest = asks.Digest
@@ -168,7 +168,7 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 		forbidden := with(asks, func(a *store.Admission) { a.Forbidden = true })
 		deadAndForbidden := with(forbidden, func(a *store.Admission) { a.Live = false })
 		inactiveAndForbidden := with(forbidden, func(a *store.Admission) { a.Inactive = true })
-		refuse := func(when string) {
+		reject := func(when string) {
 			t.Helper()
 			for _, test := range []struct {
 				desc string
@@ -191,26 +191,26 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 				}
 			}
 		}
-		refuse("before")
+		reject("before")
 		// Had any of them been counted, the burst of one would be spent.
 		if _, err := operation(t.Context(), s, asks); err != nil {
-			t.Fatalf("%s: after refused callers: %v", name, err)
+			t.Fatalf("%s: after rejected callers: %v", name, err)
 		}
 		eventually(t, name+" is over the limit", func() bool {
 			_, err := operation(t.Context(), s, asks)
 			return errors.Is(err, store.ErrRateLimited)
 		})
-		refuse("over the limit")
+		reject("over the limit")
 	}
 }
 
-// An override says which key is accepted, never what a key may do: that is of the directory.
+// An override lists accepted keys, never their permissions: those are of the directory.
 func TestAdmit_ForbiddenByOverride(t *testing.T) {
 	s := open(t, shared.URL())
 	for name, operation := range allOperations() {
 		current, replaced := newDigest(), newDigest()
 		asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Forbidden = 4, true })
-		write(t, s, store.Override{KeyRef: refOf(asks), Order: published.Order{Issued: asks.Order.Issued, Revision: 5}, Accepted: []store.Accepted{{Digest: current}}})
+		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: published.Order{Issued: asks.Order.Issued, Revision: 5}, Accepted: []store.Accepted{{Digest: current}}})
 		for _, test := range []struct {
 			desc      string
 			live      bool
@@ -249,7 +249,7 @@ func TestAdmit_IssueTimeBeforeRevision(t *testing.T) {
 		asks := with(merchant(), func(a *store.Admission) {
 			a.Order, a.Live, a.Digest = test.knows, test.live, test.presented
 		})
-		write(t, s, store.Override{KeyRef: refOf(asks), Order: override, Accepted: []store.Accepted{{Digest: current}}})
+		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: override, Accepted: []store.Accepted{{Digest: current}}})
 		for name, operation := range operations {
 			if _, err := operation(t.Context(), s, asks); (err == nil) != test.accepted || (err != nil && !errors.Is(err, store.ErrKeyRejected)) {
 				t.Errorf("%s: %s: %v, want it accepted: %v", test.desc, name, err, test.accepted)
@@ -258,7 +258,7 @@ func TestAdmit_IssueTimeBeforeRevision(t *testing.T) {
 	}
 }
 
-// Rotations have a limit of their own, and the merchant's is not charged. What it refuses is not counted.
+// Rotations have a limit of their own, and the merchant's is not charged. What it rejects is not charged.
 func TestAdmitRotation_Limit(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	const burst = 5
@@ -266,7 +266,7 @@ func TestAdmitRotation_Limit(t *testing.T) {
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
 	began := time.Now()
 	admitted := 0
-	var refused store.Admitted
+	var denied store.Admitted
 	for n := range 40 {
 		got, err := replicas[n%2].AdmitRotation(t.Context(), asks, limit)
 		switch {
@@ -275,14 +275,14 @@ func TestAdmitRotation_Limit(t *testing.T) {
 		case !errors.Is(err, store.ErrRotationLimited) || !errors.Is(err, store.ErrRateLimited):
 			t.Fatal(err)
 		default:
-			refused = got
+			denied = got
 		}
 	}
 	if most := burst + int(time.Since(began)/time.Second) + 1; admitted < burst || admitted > most {
 		t.Errorf("%d rotations were admitted, want %d to %d", admitted, burst, most)
 	}
-	if refused.RetryAfter <= 0 || refused.RetryAfter > time.Second || refused.Policy != limit {
-		t.Errorf("a refused one is told %+v", refused.Quota)
+	if denied.RetryAfter <= 0 || denied.RetryAfter > time.Second || denied.Policy != limit {
+		t.Errorf("a limited one gets %+v", denied.Quota)
 	}
 	if _, err := replicas[0].Admit(t.Context(), asks); err != nil {
 		t.Errorf("another request with the key: %v", err)
@@ -342,7 +342,7 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 	}
 }
 
-// What is told must agree with the clock of Redis, whatever the machine's speed: one request comes
+// The quota must agree with the clock of Redis, whatever the machine's speed: one request comes
 // back per second.
 func TestLimit_Burst(t *testing.T) {
 	s := open(t, shared.URL())
@@ -358,7 +358,7 @@ func TestLimit_Burst(t *testing.T) {
 		backlog := time.Duration(passed)*time.Second - elapsed
 		if errors.Is(err, store.ErrRateLimited) {
 			if admitted.Remaining != 0 || admitted.Reset != backlog || admitted.RetryAfter != backlog-599*time.Second {
-				t.Errorf("refused: %+v after %s, want reset %s", admitted.Quota, elapsed, backlog)
+				t.Errorf("limited: %+v after %s, want reset %s", admitted.Quota, elapsed, backlog)
 			}
 			break
 		}
@@ -383,20 +383,20 @@ func TestLimit_RetryAfter(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 20, Burst: 2})
 	for range 3 { // three times over the limit and back
-		var refused store.Admitted
+		var denied store.Admitted
 		eventually(t, "the limit is reached", func() bool {
 			admitted, err := s.Admit(t.Context(), asks)
-			refused = admitted
+			denied = admitted
 			return errors.Is(err, store.ErrRateLimited)
 		})
-		if refused.RetryAfter <= 0 || refused.RetryAfter > 50*time.Millisecond {
-			t.Fatalf("retry after %s at 20 requests per second", refused.RetryAfter)
+		if denied.RetryAfter <= 0 || denied.RetryAfter > 50*time.Millisecond {
+			t.Fatalf("retry after %s at 20 requests per second", denied.RetryAfter)
 		}
 		eventually(t, "a request passes again", func() bool {
 			admitted, err := s.Admit(t.Context(), asks)
-			waited := admitted.Now.Sub(refused.Now)
-			if passed := err == nil; passed != (waited >= refused.RetryAfter) {
-				t.Fatalf("told to wait %s, waited %s, passed: %v", refused.RetryAfter, waited, passed)
+			waited := admitted.Now.Sub(denied.Now)
+			if passed := err == nil; passed != (waited >= denied.RetryAfter) {
+				t.Fatalf("retry after %s, waited %s, passed: %v", denied.RetryAfter, waited, passed)
 			}
 			return err == nil
 		})
@@ -481,16 +481,16 @@ func TestLimit_SharedByKeysOfMerchant(t *testing.T) {
 func TestLimit_TATBeyondBurstIsCut(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 100, Burst: 3})
-	key := bucketTag(asks.MerchantID) + "rate:" + asks.MerchantID
+	key := merchantTag(asks.MerchantID) + "rate:" + asks.MerchantID
 	now, err := s.Admit(t.Context(), merchant())
 	if err != nil {
 		t.Fatal(err)
 	}
 	client(t, shared).Set(t.Context(), key, now.Now.Add(time.Hour).UnixMicro(), time.Hour)
 
-	refused, err := s.Admit(t.Context(), asks)
-	if !errors.Is(err, store.ErrRateLimited) || refused.RetryAfter != 10*time.Millisecond || refused.Reset != 30*time.Millisecond {
-		t.Errorf("%+v, %v; want ErrRateLimited with one interval to wait", refused.Quota, err)
+	denied, err := s.Admit(t.Context(), asks)
+	if !errors.Is(err, store.ErrRateLimited) || denied.RetryAfter != 10*time.Millisecond || denied.Reset != 30*time.Millisecond {
+		t.Errorf("%+v, %v; want ErrRateLimited with one interval to wait", denied.Quota, err)
 	}
 	eventually(t, "the merchant passes again", func() bool {
 		_, err := s.Admit(t.Context(), asks)
@@ -505,7 +505,7 @@ func TestLimit_EntryExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := client(t, shared)
-	key := bucketTag(asks.MerchantID) + "rate:" + asks.MerchantID
+	key := merchantTag(asks.MerchantID) + "rate:" + asks.MerchantID
 	eventually(t, "the limiter's entry is gone", func() bool { return c.Exists(t.Context(), key).Val() == 0 })
 }
 
@@ -514,7 +514,7 @@ func TestAdmit_UnreadableOverride(t *testing.T) {
 	c := client(t, shared)
 	for _, text := range []string{"", "-", "garbage", "5", "5 ", "-5 abc", "5x abc", "{}"} {
 		asks := merchant()
-		if err := c.Set(t.Context(), bucketTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Hour).Err(); err != nil {
+		if err := c.Set(t.Context(), merchantTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}
 		for name, operation := range operations {

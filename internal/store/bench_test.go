@@ -19,7 +19,7 @@ import (
 // Each benchmark reports, beside what a caller sees, how long Redis itself worked on one request: that
 // is what bounds a bucket. Run them with: go test -run '^$' -bench . ./internal/store
 
-// beyondReach is more than a Redis can serve, so that no request of a benchmark is refused.
+// beyondReach is more than a Redis can serve, so that no request of a benchmark is limited.
 var beyondReach = ratelimit.Policy{RequestsPerSecond: 1_000_000, Burst: 1_000_000}
 
 func busyMerchant() store.Admission {
@@ -37,20 +37,20 @@ func BenchmarkAdmit(b *testing.B) {
 }
 
 func BenchmarkCreate(b *testing.B) {
-	asks, wanted := busyMerchant(), newSession()
+	asks, request := busyMerchant(), newSession()
 	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, _, err := s.CreateSession(ctx, asks, wanted)
+			_, _, err := s.CreateSession(ctx, asks, request)
 			return err
 		}
 	})
 }
 
 func BenchmarkCreateWithoutOrder(b *testing.B) {
-	asks, wanted := busyMerchant(), with(newSession(), func(n *store.NewSession) { n.Charge.OrderRef = "" })
+	asks, request := busyMerchant(), with(newSession(), func(n *store.NewSession) { n.Charge.OrderRef = "" })
 	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, _, err := s.CreateSession(ctx, asks, wanted)
+			_, _, err := s.CreateSession(ctx, asks, request)
 			return err
 		}
 	})
@@ -102,12 +102,12 @@ func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
 	asks := busyMerchant()
 	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
-			wanted := newSession()
+			request := newSession()
 			var err error
-			if wanted.Idempotency, err = session.ParseIdempotencyKey(newID()); err != nil {
+			if request.Idempotency, err = session.ParseIdempotencyKey(newID()); err != nil {
 				return err
 			}
-			_, _, err = s.CreateSession(ctx, asks, wanted)
+			_, _, err = s.CreateSession(ctx, asks, request)
 			return err
 		}
 	})
@@ -115,10 +115,10 @@ func BenchmarkCreateWithIdempotencyKey(b *testing.B) {
 
 // Its redis-µs/op are of one script of the two.
 func BenchmarkCreateAndSettle(b *testing.B) {
-	asks, wanted := busyMerchant(), newSession()
+	asks, request := busyMerchant(), newSession()
 	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, created, err := s.CreateSession(ctx, asks, wanted)
+			_, created, err := s.CreateSession(ctx, asks, request)
 			if err != nil {
 				return err
 			}
@@ -167,12 +167,12 @@ func BenchmarkSettle_Held(b *testing.B) {
 }
 
 func BenchmarkReplay(b *testing.B) {
-	asks, wanted := busyMerchant(), newSession()
-	wanted.Idempotency = idempotencyKey(b, "order-1001")
+	asks, request := busyMerchant(), newSession()
+	request.Idempotency = idempotencyKey(b, "order-1001")
 	benchmark(b, func(s *services) func(context.Context) error {
-		mustCreate(b, s, asks, wanted)
+		mustCreate(b, s, asks, request)
 		return func(ctx context.Context) error {
-			_, _, err := s.CreateSession(ctx, asks, wanted)
+			_, _, err := s.CreateSession(ctx, asks, request)
 			return err
 		}
 	})
@@ -202,10 +202,10 @@ func BenchmarkPublicRead(b *testing.B) {
 
 // Its redis-µs/op are of one script of the two.
 func BenchmarkCreateAndCancel(b *testing.B) {
-	asks, wanted := busyMerchant(), newSession()
+	asks, request := busyMerchant(), newSession()
 	benchmark(b, func(s *services) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, created, err := s.CreateSession(ctx, asks, wanted)
+			_, created, err := s.CreateSession(ctx, asks, request)
 			if err != nil {
 				return err
 			}
@@ -215,7 +215,7 @@ func BenchmarkCreateAndCancel(b *testing.B) {
 	})
 }
 
-// A request of a key that was rotated a moment ago: the override decides.
+// A request of a key that was just rotated: the override decides.
 func BenchmarkAdmitByOverride(b *testing.B) {
 	asks := busyMerchant()
 	benchmark(b, func(s *services) func(context.Context) error {
@@ -286,7 +286,7 @@ func redisMicros(b *testing.B, c *goredis.Client) float64 {
 	b.Helper()
 	found := usecPerCall.FindStringSubmatch(c.Info(b.Context(), "commandstats").Val())
 	if found == nil {
-		b.Fatal("Redis tells no statistics")
+		b.Fatal("Redis has no statistics")
 	}
 	micros, err := strconv.ParseFloat(found[1], 64)
 	if err != nil {

@@ -52,14 +52,14 @@ func TestAddBlocked_AllReplicas(t *testing.T) {
 	addBlocked(t, other, id, map[string]int64{block(2): 5, block(3): 1, store.OtherBlocks: 4})
 	found, there := findBlocked(t, one, id)
 	if !there || len(found.Blocks) != 4 || found.Blocks[0].Block != block(2) || found.Blocks[0].LastSeen.Before(before) || !found.ReportedAt.IsZero() {
-		t.Fatalf("found %+v, begun at %s", found, before)
+		t.Fatalf("found %+v, started at %s", found, before)
 	}
 	blocks, _ := blockedRequests(t, one, id)
 	if want := map[string]int64{block(1): 2, block(2): 6, block(3): 1, store.OtherBlocks: 4}; !maps.Equal(blocks, want) {
 		t.Errorf("%v, want %v", blocks, want)
 	}
 	for _, suffix := range []string{"", ":seen"} {
-		if ttl := client(t, shared).PTTL(t.Context(), bucketTag(id)+"blocked:"+id+suffix).Val(); ttl <= 0 || ttl > store.BlockedShown {
+		if ttl := client(t, shared).PTTL(t.Context(), merchantTag(id)+"blocked:"+id+suffix).Val(); ttl <= 0 || ttl > store.BlockedShown {
 			t.Errorf("%q ends in %s", suffix, ttl)
 		}
 	}
@@ -78,7 +78,7 @@ func TestAddBlocked_FewOthers(t *testing.T) {
 	}
 }
 
-// Whoever comes with a good key from thousands of networks does not hide one that is used again and again, takes little of Redis, and no
+// Requests with a good key from thousands of networks do not hide one that is used again and again, takes little of Redis, and no
 // request is counted twice or not at all.
 func TestAddBlocked_ManyBlocks(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
@@ -109,7 +109,7 @@ func TestAddBlocked_ManyBlocks(t *testing.T) {
 	}
 	var size int64
 	for _, suffix := range []string{"", ":seen"} {
-		size += client(t, shared).MemoryUsage(t.Context(), bucketTag(id)+"blocked:"+id+suffix).Val()
+		size += client(t, shared).MemoryUsage(t.Context(), merchantTag(id)+"blocked:"+id+suffix).Val()
 	}
 	if size > 4096 {
 		t.Errorf("they take %d bytes", size)
@@ -122,7 +122,7 @@ func TestAddBlocked_EndAfterADay(t *testing.T) {
 	addBlocked(t, s, id, map[string]int64{block(1): 2, block(2): 1, block(3): 9, store.OtherBlocks: 3})
 	old := c.Time(t.Context()).Val().Add(-store.BlockedShown - time.Second)
 	for _, ended := range []string{block(1), block(3), store.OtherBlocks} {
-		must(t, c.ZAdd(t.Context(), bucketTag(id)+"blocked:"+id+":seen", goredis.Z{Score: float64(old.UnixMilli()), Member: ended}).Err())
+		must(t, c.ZAdd(t.Context(), merchantTag(id)+"blocked:"+id+":seen", goredis.Z{Score: float64(old.UnixMilli()), Member: ended}).Err())
 	}
 	addBlocked(t, s, id, map[string]int64{block(2): 1, block(3): 1})
 	if blocks, _ := blockedRequests(t, s, id); !maps.Equal(blocks, map[string]int64{block(2): 2, block(3): 1}) {
@@ -144,7 +144,7 @@ func TestBlockedReported(t *testing.T) {
 	if found, _ = findBlocked(t, s, id); found.Reported != "" || found.ReportedAt.IsZero() {
 		t.Errorf("it is taken for certain that %+v was reported last", found)
 	}
-	must(t, client(t, shared).Del(t.Context(), bucketTag(id)+"blocked:"+id).Err()) // a day later
+	must(t, client(t, shared).Del(t.Context(), merchantTag(id)+"blocked:"+id).Err()) // a day later
 	if found, there := findBlocked(t, s, id); !there {
 		t.Errorf("forgotten while the status has it: %+v", found)
 	}
@@ -158,7 +158,7 @@ func TestBlockedReported(t *testing.T) {
 	}
 	addBlocked(t, s, id, map[string]int64{block(1): 1})
 	must(t, s.ForgetBlocked(t.Context(), id))
-	if keys := keysOf(t, store.Admission{MerchantID: id}, "blocked:"+id+"*"); len(keys) != 0 {
+	if keys := merchantKeys(t, store.Admission{MerchantID: id}, "blocked:"+id+"*"); len(keys) != 0 {
 		t.Errorf("left of a merchant that is gone: %v", keys)
 	}
 	if _, there := findBlocked(t, s, id); there {
@@ -196,7 +196,7 @@ func TestBlockedReported_SharesABudgetWithHealth(t *testing.T) {
 		found, _ := findBlocked(t, s, id)
 		now := client(t, shared).Time(t.Context()).Val()
 		if !found.MayReportChange(now) {
-			t.Fatalf("report %d is refused", i+1)
+			t.Fatalf("report %d is not allowed", i+1)
 		}
 		if i%2 == 0 {
 			must(t, s.BlockedReported(t.Context(), found, block(i)))

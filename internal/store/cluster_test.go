@@ -22,17 +22,17 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// A real cluster refuses a script whose keys are of more than one slot, so this is the proof that all keys
+// A cluster rejects a script whose keys are of more than one slot, so this is the proof that all keys
 // of every operation are of one.
 func TestCluster(t *testing.T) {
 	servers := startCluster(t)
 	s := open(t, fmt.Sprintf("redis+cluster://%s?addr=%s", servers[0].Addr(), servers[1].Addr()))
 	must(t, s.Check(t.Context()))
 	for bucket := range session.Bucket(session.Buckets) {
-		asks := merchantOf(bucket)
-		wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
-		created := mustCreate(t, s, asks, wanted).Session
-		if again := mustCreate(t, s, asks, wanted); !again.Replayed || again.Session.ID != created.ID {
+		asks := merchantIn(bucket)
+		request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+		created := mustCreate(t, s, asks, request).Session
+		if again := mustCreate(t, s, asks, request); !again.Replayed || again.Session.ID != created.ID {
 			t.Errorf("bucket %d: a repeated Idempotency-Key: %+v", bucket, again)
 		}
 		if _, read, err := s.Session(t.Context(), asks, created.ID); err != nil || read.ID != created.ID {
@@ -52,7 +52,7 @@ func TestCluster(t *testing.T) {
 		if late, err := s.Settle(t.Context(), cancelled.ID, paid("a")); err != nil || !late.RefundRequired {
 			t.Errorf("bucket %d: a late payment: %+v, %v", bucket, late, err)
 		}
-		if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{}); err != nil || !recorded {
+		if recorded, err := s.RecordRotation(t.Context(), newRotation(asks, 2), rotatedAt, feed.History{}); err != nil || !recorded {
 			t.Errorf("bucket %d: a rotation: %v, %v", bucket, recorded, err)
 		}
 		due(t, s, expiring)
@@ -83,14 +83,14 @@ func TestCluster(t *testing.T) {
 func TestCluster_SlotMoves(t *testing.T) {
 	servers := startCluster(t)
 	s := open(t, "redis+cluster://"+servers[0].Addr())
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	created := mustCreate(t, s, asks, newSession()).Session
 
 	clients := make([]*goredis.Client, len(servers))
 	for i, server := range servers {
 		clients[i] = client(t, server)
 	}
-	slot := int(clients[0].ClusterKeySlot(t.Context(), bucketTag(asks.MerchantID)).Val())
+	slot := int(clients[0].ClusterKeySlot(t.Context(), merchantTag(asks.MerchantID)).Val())
 	from := clients[slot*3/slots]
 	to := clients[(slot*3/slots+1)%3]
 	toID := moveSlot(t, slot, from, to)
@@ -121,17 +121,17 @@ type movingTrade struct {
 	wrong     []string
 }
 
-func (m *movingTrade) say(format string, args ...any) {
+func (m *movingTrade) log(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
 }
 
-// call makes one call, which a cluster that moves the slot may refuse.
+// call makes one call, which a cluster that moves the slot may reject.
 func (m *movingTrade) call(what string, err error) bool {
 	m.calls.Add(1)
 	if err != nil && !errors.Is(err, redis.ErrUnavailable) && !errors.Is(err, store.ErrSessionEnded) && !errors.Is(err, outbox.ErrLeaseLost) {
-		m.say("%s: %v", what, err)
+		m.log("%s: %v", what, err)
 	}
 	return err == nil
 }
@@ -140,15 +140,15 @@ func (m *movingTrade) call(what string, err error) bool {
 func (m *movingTrade) charge(ctx context.Context, turn int) {
 	key, err := session.ParseIdempotencyKey(newID())
 	if err != nil {
-		m.say("%v", err)
+		m.log("%v", err)
 	}
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency, n.EmitCreated = key, turn%2 == 0 })
+	request := with(newSession(), func(n *store.NewSession) { n.Idempotency, n.EmitCreated = key, turn%2 == 0 })
 	if turn%4 == 3 {
-		short(&wanted)
+		short(&request)
 	}
 	var id session.ID
 	for again := true; again; {
-		_, created, err := m.CreateSession(ctx, m.asks, wanted)
+		_, created, err := m.CreateSession(ctx, m.asks, request)
 		again, id = !m.call("create", err), created.Session.ID
 	}
 	m.mu.Lock()
@@ -207,14 +207,14 @@ func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
 	leased, err := m.Lease(ctx, m.bucket, outbox.LeaseRequest{For: 200 * time.Millisecond, Limit: 20})
 	more = !m.call("lease", err) || len(leased.Leases) > 0 || more
 	for _, id := range leased.Undecodable {
-		m.say("%s is unreadable", id)
+		m.log("%s is unreadable", id)
 	}
 	for _, lease := range leased.Leases {
 		m.mu.Lock()
 		_, before := m.delivered[lease.Event.ID]
 		m.mu.Unlock()
 		if before {
-			m.say("%s came again after its delivery was recorded", lease.Event.ID)
+			m.log("%s came again after its delivery was recorded", lease.Event.ID)
 		}
 		if m.call("deliver", m.Delivered(ctx, lease, "here")) {
 			m.mu.Lock()
@@ -256,7 +256,7 @@ func (m *movingTrade) handOver(t *testing.T, slot int, from, to *goredis.Client,
 // A cluster is resized under load, there and back. No event is lost and none is doubled.
 func TestCluster_SlotMovesToAndFro(t *testing.T) {
 	servers := startCluster(t)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	m := &movingTrade{
 		services: open(t, "redis+cluster://"+servers[0].Addr()), asks: asks, bucket: 7, delivered: map[string]feed.Event{},
 	}
@@ -264,7 +264,7 @@ func TestCluster_SlotMovesToAndFro(t *testing.T) {
 	for _, server := range servers {
 		all = append(all, client(t, server))
 	}
-	slot := int(all[0].ClusterKeySlot(t.Context(), bucketTag(asks.MerchantID)).Val())
+	slot := int(all[0].ClusterKeySlot(t.Context(), merchantTag(asks.MerchantID)).Val())
 	owner := slot * 3 / slots
 
 	for turn := range 12 { // something to move
@@ -316,7 +316,7 @@ func TestCluster_SlotMovesToAndFro(t *testing.T) {
 		}
 	}
 	for _, id := range m.created {
-		fields := at.HGetAll(t.Context(), bucketTag(asks.MerchantID)+"session:"+id.String()).Val()
+		fields := at.HGetAll(t.Context(), merchantTag(asks.MerchantID)+"session:"+id.String()).Val()
 		sequence, _ := strconv.ParseInt(fields["q"], 10, 64)
 		if fields["s"] == "" || sequence == 0 || bySession[id.String()] != sequence {
 			t.Errorf("%s is %q after %d changes, of which %d were delivered", id, fields["s"], sequence, bySession[id.String()])
@@ -330,7 +330,7 @@ func TestCluster_SlotMovesToAndFro(t *testing.T) {
 		t.Error(wrong)
 	}
 	if left := at.Keys(t.Context(), "*event:*").Val(); len(left) != 0 {
-		t.Errorf("events that nobody will deliver: %v", left)
+		t.Errorf("events that will not be delivered: %v", left)
 	}
 	t.Logf("%d sessions, %d events, %d calls", len(m.created), len(m.delivered), m.calls.Load())
 }

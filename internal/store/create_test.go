@@ -33,15 +33,15 @@ func TestCreateSession(t *testing.T) {
 	} {
 		t.Run(desc, func(t *testing.T) {
 			asks := merchant()
-			wanted := with(newSession(), func(n *store.NewSession) { n.Charge, n.MerchantName = charge, "Café \"Ω\"\n" })
-			admitted, created, err := s.CreateSession(t.Context(), asks, wanted)
+			request := with(newSession(), func(n *store.NewSession) { n.Charge, n.MerchantName = charge, "Café \"Ω\"\n" })
+			admitted, created, err := s.CreateSession(t.Context(), asks, request)
 			if err != nil {
 				t.Fatal(err)
 			}
 			createdAt := admitted.Now.Truncate(time.Millisecond)
 			want := session.Session{
-				ID: created.Session.ID, MerchantID: asks.MerchantID, MerchantName: wanted.MerchantName, KeyID: asks.KeyID,
-				Status: session.Pending, Currency: wanted.Currency,
+				ID: created.Session.ID, MerchantID: asks.MerchantID, MerchantName: request.MerchantName, KeyID: asks.KeyID,
+				Status: session.Pending, Currency: request.Currency,
 				Charge: charge, CreatedAt: createdAt, ExpiresAt: createdAt.Add(15 * time.Minute),
 			}
 			if diff := cmp.Diff(store.Created{Session: want}, created, sameSession); diff != "" {
@@ -77,10 +77,10 @@ func TestCreateSession_AnyText(t *testing.T) {
 		{"Acme", ""}, {"Acme ", " 1001"}, {"7 Acme", "4 1001"}, {" ", "-"}, {"Café\n", "é"}, {"\x00", "%d"}, {long, long}, {"", "1001"},
 	} {
 		asks := merchant()
-		wanted := with(newSession(), func(n *store.NewSession) {
+		request := with(newSession(), func(n *store.NewSession) {
 			n.MerchantName, n.Charge.OrderRef, n.Charge.TipCents = words[0], words[1], new(int64(0))
 		})
-		created := mustCreate(t, s, asks, wanted).Session
+		created := mustCreate(t, s, asks, request).Session
 		_, read, err := s.Session(t.Context(), asks, created.ID)
 		if diff := cmp.Diff(created, read, sameSession); err != nil || diff != "" {
 			t.Errorf("%q: %v (-created +read):\n%s", words, err, diff)
@@ -97,15 +97,15 @@ func TestCreateSession_AnyText(t *testing.T) {
 func TestCreateSession_Replay(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
-	original := mustCreate(t, s, asks, wanted)
+	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	original := mustCreate(t, s, asks, request)
 
-	again := mustCreate(t, s, asks, wanted)
+	again := mustCreate(t, s, asks, request)
 	if diff := cmp.Diff(store.Created{Session: original.Session, Replayed: true}, again, sameSession); diff != "" {
 		t.Errorf("the same charge (-want +got):\n%s", diff)
 	}
 
-	other := with(wanted, func(n *store.NewSession) { n.Charge.AmountCents++; n.MerchantName = "Renamed"; n.Lifetime = time.Hour })
+	other := with(request, func(n *store.NewSession) { n.Charge.AmountCents++; n.MerchantName = "Renamed"; n.Lifetime = time.Hour })
 	again = mustCreate(t, s, asks, other)
 	if diff := cmp.Diff(store.Created{Session: original.Session, Replayed: true, Mismatch: true}, again, sameSession); diff != "" {
 		t.Errorf("another charge (-want +got):\n%s", diff)
@@ -117,11 +117,11 @@ func TestCreateSession_Replay(t *testing.T) {
 		t.Errorf("another charge, rejected: %+v, %v; want ErrIdempotencyMismatch", again, err)
 	}
 	if admitted.Now.IsZero() || admitted.Policy != asks.Limit || admitted.Remaining >= asks.Limit.Burst {
-		t.Errorf("the quota is not told with a mismatch: %+v", admitted)
+		t.Errorf("no quota with a mismatch: %+v", admitted)
 	}
 
-	wanted.RejectMismatch = true
-	if again = mustCreate(t, s, asks, wanted); !again.Replayed || again.Session.ID != original.Session.ID {
+	request.RejectMismatch = true
+	if again = mustCreate(t, s, asks, request); !again.Replayed || again.Session.ID != original.Session.ID {
 		t.Error("the same charge was not replayed after another one had been rejected")
 	}
 }
@@ -129,18 +129,18 @@ func TestCreateSession_Replay(t *testing.T) {
 func TestCreateSession_IdempotencyKeysOfMerchants(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
-	original := mustCreate(t, s, asks, wanted)
+	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	original := mustCreate(t, s, asks, request)
 
 	otherKey := with(asks, func(a *store.Admission) { a.KeyID, a.Digest, a.Order.Revision = newID(), newDigest(), 1 })
-	if again := mustCreate(t, s, otherKey, wanted); !again.Replayed || again.Session.ID != original.Session.ID {
+	if again := mustCreate(t, s, otherKey, request); !again.Replayed || again.Session.ID != original.Session.ID {
 		t.Error("another API key of the merchant made a second charge")
 	}
-	if foreign := mustCreate(t, s, merchant(), wanted); foreign.Replayed || foreign.Session.ID == original.Session.ID {
+	if foreign := mustCreate(t, s, merchant(), request); foreign.Replayed || foreign.Session.ID == original.Session.ID {
 		t.Error("another merchant's Idempotency-Key was answered with this merchant's session")
 	}
-	wanted.Idempotency = idempotencyKey(t, "order-1002")
-	if next := mustCreate(t, s, asks, wanted); next.Replayed {
+	request.Idempotency = idempotencyKey(t, "order-1002")
+	if next := mustCreate(t, s, asks, request); next.Replayed {
 		t.Error("another Idempotency-Key was replayed")
 	}
 	if next := mustCreate(t, s, asks, newSession()); next.Replayed {
@@ -152,7 +152,7 @@ func TestCreateSession_ConcurrentReplays(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	for _, n := range []int{24, 200} {
 		asks := merchant()
-		wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+		request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 		created := make([]store.Created, n)
 		failures := make([]error, n)
 		start := make(chan struct{})
@@ -160,7 +160,7 @@ func TestCreateSession_ConcurrentReplays(t *testing.T) {
 		for i := range n {
 			callers.Go(func() {
 				<-start
-				_, created[i], failures[i] = replicas[i%2].CreateSession(t.Context(), asks, wanted)
+				_, created[i], failures[i] = replicas[i%2].CreateSession(t.Context(), asks, request)
 			})
 		}
 		close(start)
@@ -181,7 +181,7 @@ func TestCreateSession_ConcurrentReplays(t *testing.T) {
 		if made != 1 {
 			t.Errorf("%d of %d callers created a session, want one", made, n)
 		}
-		if keys := keysOf(t, asks, "session:*"); len(keys) != 1 {
+		if keys := merchantKeys(t, asks, "session:*"); len(keys) != 1 {
 			t.Errorf("%d callers left %d sessions", n, len(keys))
 		}
 	}
@@ -191,7 +191,7 @@ func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 	s := open(t, shared.URL())
 	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 	for desc, test := range map[string]struct {
-		refuse func(*store.Admission)
+		reject func(*store.Admission)
 		want   error
 	}{
 		"a dead key":           {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
@@ -199,12 +199,12 @@ func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 		"over the limit":       {func(a *store.Admission) { a.Limit = one }, store.ErrRateLimited},
 	} {
 		asks := merchant()
-		refused := with(asks, test.refuse)
-		var wanted store.NewSession
+		refused := with(asks, test.reject)
+		var request store.NewSession
 		passed := 0
-		eventually(t, desc+" is refused", func() bool {
-			wanted = with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, fmt.Sprintf("order-%d", passed)) })
-			_, created, err := s.CreateSession(t.Context(), refused, wanted)
+		eventually(t, desc+" is rejected", func() bool {
+			request = with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, fmt.Sprintf("order-%d", passed)) })
+			_, created, err := s.CreateSession(t.Context(), refused, request)
 			if err == nil && errors.Is(test.want, store.ErrRateLimited) {
 				passed++
 				return false
@@ -214,10 +214,10 @@ func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 			}
 			return true
 		})
-		if len(keysOf(t, asks, "session:*")) != passed || len(keysOf(t, asks, "idem:"+asks.MerchantID+":*")) != passed {
+		if len(merchantKeys(t, asks, "session:*")) != passed || len(merchantKeys(t, asks, "idem:"+asks.MerchantID+":*")) != passed {
 			t.Errorf("%s left a session or an Idempotency-Key behind", desc)
 		}
-		corrected := with(wanted, func(n *store.NewSession) { n.Charge.AmountCents = 999 })
+		corrected := with(request, func(n *store.NewSession) { n.Charge.AmountCents = 999 })
 		if created := mustCreate(t, s, asks, corrected); created.Replayed || created.Mismatch || created.Session.Charge.AmountCents != 999 {
 			t.Errorf("%s: the next try was answered with %+v", desc, created)
 		}
@@ -233,7 +233,7 @@ func TestCreateSession_CancelledContext(t *testing.T) {
 	if !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want ErrUnavailable because of the cancellation", err)
 	}
-	if keys := keysOf(t, asks, "session:*"); len(keys) != 0 {
+	if keys := merchantKeys(t, asks, "session:*"); len(keys) != 0 {
 		t.Error("a session was created")
 	}
 }
@@ -243,18 +243,18 @@ func TestCreateSession_ReplayOfLostSession(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
-	created := mustCreate(t, s, asks, wanted).Session
-	if n := c.Del(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String()).Val(); n != 1 {
+	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	created := mustCreate(t, s, asks, request).Session
+	if n := c.Del(t.Context(), merchantTag(asks.MerchantID)+"session:"+created.ID.String()).Val(); n != 1 {
 		t.Fatal("the session is not where it should be")
 	}
 	for range 2 {
-		_, again, err := s.CreateSession(t.Context(), asks, wanted)
+		_, again, err := s.CreateSession(t.Context(), asks, request)
 		if !errors.Is(err, redis.ErrCorrupt) || !cmp.Equal(again, store.Created{}, sameSession) {
 			t.Errorf("%+v, %v; want ErrCorrupt", again, err)
 		}
 	}
-	if keys := keysOf(t, asks, "session:*"); len(keys) != 0 {
+	if keys := merchantKeys(t, asks, "session:*"); len(keys) != 0 {
 		t.Errorf("there is a session again: %v", keys)
 	}
 }

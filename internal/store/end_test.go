@@ -46,9 +46,9 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	events := eventsOf(t, client(t, shared), created.ID)
-	if !slices.Equal(kindsOf(events), []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled}) {
-		t.Errorf("recorded %v", kindsOf(events))
+	events := sessionEvents(t, client(t, shared), created.ID)
+	if !slices.Equal(eventKinds(events), []v1alpha1.WebhookEvent{v1alpha1.EventSessionCancelled}) {
+		t.Errorf("recorded %v", eventKinds(events))
 	}
 }
 
@@ -60,11 +60,11 @@ func TestCancel_EndedSession(t *testing.T) {
 		session.Expired:   func(c session.Session) { due(t, s, c) }, // and the wish to cancel is the first to find out
 	} {
 		asks := merchant()
-		wanted := newSession()
+		request := newSession()
 		if status == session.Expired {
-			wanted.Lifetime = 10 * time.Millisecond
+			request.Lifetime = 10 * time.Millisecond
 		}
-		created := mustCreate(t, s, asks, wanted).Session
+		created := mustCreate(t, s, asks, request).Session
 		end(created)
 		for range 2 {
 			admitted, got, err := s.Cancel(t.Context(), asks, created.ID)
@@ -76,8 +76,8 @@ func TestCancel_EndedSession(t *testing.T) {
 		if err != nil || read.Status != status {
 			t.Errorf("%s: read as %s: %v", status, read.Status, err)
 		}
-		if events := eventsOf(t, client(t, shared), created.ID); len(events) != 1 || events[0].Session.Status != status {
-			t.Errorf("%s: recorded %v", status, kindsOf(events))
+		if events := sessionEvents(t, client(t, shared), created.ID); len(events) != 1 || events[0].Session.Status != status {
+			t.Errorf("%s: recorded %v", status, eventKinds(events))
 		}
 	}
 }
@@ -85,8 +85,8 @@ func TestCancel_EndedSession(t *testing.T) {
 func TestCancel_NotFound(t *testing.T) {
 	s := open(t, shared.URL())
 	owner := merchant()
-	neighbour := merchantOf(session.BucketOf(owner.MerchantID))
-	stranger := merchantOf((session.BucketOf(owner.MerchantID) + 1) % session.Buckets)
+	neighbour := merchantIn(session.BucketOf(owner.MerchantID))
+	stranger := merchantIn((session.BucketOf(owner.MerchantID) + 1) % session.Buckets)
 	own := mustCreate(t, s, owner, newSession()).Session.ID
 	for desc, test := range map[string]struct {
 		asks store.Admission
@@ -228,9 +228,9 @@ func TestSettle(t *testing.T) {
 					t.Fatalf("report %d (-want +got):\n%s", i, diff)
 				}
 			}
-			events := eventsOf(t, client(t, shared), id)
-			if !slices.Equal(kindsOf(events), test.events) {
-				t.Errorf("recorded %v, want %v", kindsOf(events), test.events)
+			events := sessionEvents(t, client(t, shared), id)
+			if !slices.Equal(eventKinds(events), test.events) {
+				t.Errorf("recorded %v, want %v", eventKinds(events), test.events)
 			}
 		})
 	}
@@ -239,9 +239,9 @@ func TestSettle(t *testing.T) {
 // The default currency is not in a session's record.
 func TestSettle_DefaultCurrency(t *testing.T) {
 	s := open(t, shared.URL())
-	wanted := with(newSession(), func(n *store.NewSession) { n.Currency = session.DefaultCurrency })
+	request := with(newSession(), func(n *store.NewSession) { n.Currency = session.DefaultCurrency })
 	for currency, want := range map[string]bool{"": true, session.DefaultCurrency: true, "EUR": false} {
-		id := mustCreate(t, s, merchant(), wanted).Session.ID
+		id := mustCreate(t, s, merchant(), request).Session.ID
 		if got, err := s.Settle(t.Context(), id, in(currency, paid("a"))); err != nil || got.Applied != want || got.RefundRequired == want {
 			t.Errorf("paid in %q: %+v, %v", currency, got, err)
 		}
@@ -261,7 +261,7 @@ func TestSettle_MerchantDeletedAndManyRefused(t *testing.T) {
 	}
 }
 
-// Payments for a deleted merchant are bounded as all refused ones are. A session that had one takes nothing any more, whatever a replica knows.
+// Payments for a deleted merchant are bounded as all refused ones are. A session that had one accepts no further payment, whatever a replica knows.
 func TestSettle_MerchantDeletedIsBounded(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	id := mustCreate(t, s, asks, newSession()).Session.ID
@@ -353,7 +353,7 @@ func TestSettle_MerchantDeleted(t *testing.T) {
 					t.Fatalf("report %d (-want +got):\n%s", i, diff)
 				}
 			}
-			if events := kindsOf(eventsOf(t, client(t, shared), id)); !slices.Equal(events, test.events) {
+			if events := eventKinds(sessionEvents(t, client(t, shared), id)); !slices.Equal(events, test.events) {
 				t.Errorf("recorded %v, want %v", events, test.events)
 			}
 		})
@@ -420,9 +420,9 @@ func TestSettle_LatePayment(t *testing.T) {
 				t.Errorf("%s: a payment: %+v, %v", want, late, err)
 			}
 		}
-		events := eventsOf(t, client(t, shared), created.ID)
+		events := sessionEvents(t, client(t, shared), created.ID)
 		if len(events) != 2 || events[1].Kind != v1alpha1.EventLatePayment || events[1].Session.Status != want {
-			t.Errorf("%s: recorded %v", want, kindsOf(events))
+			t.Errorf("%s: recorded %v", want, eventKinds(events))
 		}
 	}
 }
@@ -434,14 +434,14 @@ func TestSettle_NotFound(t *testing.T) {
 		if !errors.Is(err, store.ErrNotFound) || !cmp.Equal(got, store.Settlement{}, sameSession) {
 			t.Errorf("%s: %+v, %v; want ErrNotFound", desc, got, err)
 		}
-		if n := client(t, shared).Exists(t.Context(), bucketTagOf(id.Bucket())+"session:"+id.String()).Val(); n != 0 {
+		if n := client(t, shared).Exists(t.Context(), bucketTag(id.Bucket())+"session:"+id.String()).Val(); n != 0 {
 			t.Errorf("%s: there is a session now", desc)
 		}
 	}
 }
 
-// A rail that refuses to stop, or whoever has a test key, gets the same answer for each payment; Redis keeps some of them.
-func TestSettle_RejectedPaymentsAreBounded(t *testing.T) {
+// A rail that does not stop, or the holder of a test key, gets the same answer for each payment; Redis keeps some of them.
+func TestSettle_RefusedPaymentsAreBounded(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	for name, test := range map[string]struct {
 		asks   store.Admission
@@ -473,7 +473,7 @@ func TestSettle_RejectedPaymentsAreBounded(t *testing.T) {
 				t.Errorf("%d events, want the end and %d payments", got, test.most)
 			}
 			stored := 0
-			for field := range c.HGetAll(t.Context(), bucketTag(test.asks.MerchantID)+"session:"+id.String()).Val() {
+			for field := range c.HGetAll(t.Context(), merchantTag(test.asks.MerchantID)+"session:"+id.String()).Val() {
 				if strings.HasPrefix(field, "l:") {
 					stored++
 				}
@@ -497,14 +497,14 @@ func TestSettle_RejectedPaymentsAreBounded(t *testing.T) {
 func TestSettleTest_KeepsNothingLonger(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	asks := with(merchant(), inTestMode)
-	wanted := newSession()
-	id := mustCreate(t, s, asks, wanted).Session.ID
+	request := newSession()
+	id := mustCreate(t, s, asks, request).Session.ID
 	for _, payment := range []session.Payment{of(7, paid("a")), paid("b"), paid("c")} {
 		if _, err := s.SettleTest(t.Context(), id, payment); err != nil {
 			t.Fatal(err)
 		}
-		left := c.PTTL(t.Context(), bucketTag(asks.MerchantID)+"session:"+id.String()).Val()
-		if most := wanted.Lifetime + 24*time.Hour; left > most || left < most-patience {
+		left := c.PTTL(t.Context(), merchantTag(asks.MerchantID)+"session:"+id.String()).Val()
+		if most := request.Lifetime + 24*time.Hour; left > most || left < most-patience {
 			t.Errorf("after payment %s it is kept for %s, want %s", payment.Ref, left, most)
 		}
 	}
@@ -643,7 +643,7 @@ func TestEnd_CancelAndSettleRace(t *testing.T) {
 					i, read.Status, r.cancelled.Status, r.settled.Session.Status, want, err)
 			}
 		}
-		if got := kindsOf(eventsOf(t, c, r.id)); !slices.Equal(got, events) {
+		if got := eventKinds(sessionEvents(t, c, r.id)); !slices.Equal(got, events) {
 			t.Errorf("race %d: recorded %v, want %v", i, got, events)
 		}
 	}
@@ -672,8 +672,8 @@ func TestSettle_ConcurrentReports(t *testing.T) {
 				first++
 			}
 		}
-		if events := eventsOf(t, client(t, shared), id); first != 1 || len(events) != 1 {
-			t.Errorf("%+v: %d reports counted, and %d events tell of it", payment, first, len(events))
+		if events := sessionEvents(t, client(t, shared), id); first != 1 || len(events) != 1 {
+			t.Errorf("%+v: %d reports counted, with %d events", payment, first, len(events))
 		}
 	}
 }
@@ -689,8 +689,8 @@ func messagesDuring(t *testing.T, server *redistest.Server, do func()) (messages
 	return messages
 }
 
-// Whoever ends a session, or refuses its payment, says so once, and nobody else says anything: on one server and in a cluster.
-func TestPublish_EndsAndRejectedPayments(t *testing.T) {
+// The end of a session and each refused payment are published once, on one server and in a cluster. Nothing else is.
+func TestPublish_EndsAndRefusedPayments(t *testing.T) {
 	single, cluster := redistest.Start(t), startCluster(t)
 	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.TagOf(7)).Val())
 	t.Run("one server", func(t *testing.T) { checkPublished(t, single.URL(), single) })
@@ -702,7 +702,7 @@ func TestPublish_EndsAndRejectedPayments(t *testing.T) {
 // checkPublished ends sessions of bucket 7, which is on the server.
 func checkPublished(t *testing.T, url string, server *redistest.Server) {
 	t.Helper()
-	s, asks := open(t, url), merchantOf(7)
+	s, asks := open(t, url), merchantIn(7)
 	settle := func(payment session.Payment) func(session.ID) {
 		return func(id session.ID) { must(t, second(s.Settle(t.Context(), id, payment))) }
 	}
@@ -740,33 +740,33 @@ func checkPublished(t *testing.T, url string, server *redistest.Server) {
 	}
 }
 
-// Who may not publish still settles: watchers only learn of it later.
+// Without the right to publish a settlement succeeds: watchers only see it later.
 func TestSettle_NoRightToPublish(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
 	must(t, c.Do(t.Context(), "ACL", "SETUSER", "till", "on", ">secret", "~{b*", "+@all", "resetchannels").Err())
-	s, asks := open(t, "redis://till:secret@"+server.Addr()), merchantOf(7)
+	s, asks := open(t, "redis://till:secret@"+server.Addr()), merchantIn(7)
 	id := mustCreate(t, s, asks, newSession()).Session.ID
 	settled, err := s.Settle(t.Context(), id, paid("a"))
 	if err != nil || !settled.Applied {
 		t.Errorf("settle: %+v, %v", settled, err)
 	}
-	if events := eventsOf(t, c, id); len(events) != 1 {
+	if events := sessionEvents(t, c, id); len(events) != 1 {
 		t.Errorf("%d events", len(events))
 	}
 }
 
-// What the server refuses is nobody's fault: nothing changes, and the next try succeeds.
+// A write that the server rejects changes nothing, and the next try succeeds.
 func TestSettle_ServerRejectsWrites(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := impatient(t, server.URL()), client(t, server)
-	pending := mustCreate(t, s, merchantOf(7), newSession()).Session
-	asks := merchantOf(7)
+	pending := mustCreate(t, s, merchantIn(7), newSession()).Session
+	asks := merchantIn(7)
 	expiring := mustCreate(t, s, asks, with(newSession(), short)).Session
 	due(t, s, expiring)
 	waiting := func() float64 { return c.ZScore(t.Context(), "{b07n}:expiry", "10").Val() }
 	before := waiting()
-	refused := func(why string) {
+	rejected := func(why string) {
 		t.Helper()
 		if got, err := s.Settle(t.Context(), pending.ID, paid("a")); !errors.Is(err, redis.ErrUnavailable) || got.Applied {
 			t.Errorf("%s: settle: %+v, %v; want ErrUnavailable", why, got, err)
@@ -788,14 +788,14 @@ func TestSettle_ServerRejectsWrites(t *testing.T) {
 			must(t, c.Do(t.Context(), words...).Err())
 		}
 		send(commands[0])
-		refused(desc)
+		rejected(desc)
 		send(commands[1])
 	}
-	if events := len(eventsOf(t, c, pending.ID)) + len(eventsOf(t, c, expiring.ID)); events != 0 || waiting() != before {
+	if events := len(sessionEvents(t, c, pending.ID)) + len(sessionEvents(t, c, expiring.ID)); events != 0 || waiting() != before {
 		t.Errorf("%d events, and the session is due at %.0f, was at %.0f", events, waiting(), before)
 	}
 	server.Pause()
-	refused("no answer")
+	rejected("no answer")
 	server.Resume()
 
 	// What waited in the socket may have been done or not; done once more, it has been done once.
@@ -805,8 +805,8 @@ func TestSettle_ServerRejectsWrites(t *testing.T) {
 	}
 	sweepAll(t, patient, 7, 10)
 	for id, want := range map[session.ID]session.Status{pending.ID: session.Completed, expiring.ID: session.Expired} {
-		if events := eventsOf(t, c, id); len(events) != 1 || events[0].Session.Status != want {
-			t.Errorf("recorded %v, want that it is %s", kindsOf(events), want)
+		if events := sessionEvents(t, c, id); len(events) != 1 || events[0].Session.Status != want {
+			t.Errorf("recorded %v, want that it is %s", eventKinds(events), want)
 		}
 	}
 }
@@ -816,7 +816,7 @@ func TestEnd_EventCannotBeRecorded(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
-	event := bucketTag(asks.MerchantID) + "event:" + feed.SessionEventID(created.ID, feed.MarkEnded)
+	event := merchantTag(asks.MerchantID) + "event:" + feed.SessionEventID(created.ID, feed.MarkEnded)
 	must(t, c.Set(t.Context(), event, "text", 0).Err())
 	for desc, end := range map[string]func() error{
 		"cancel": func() error { _, _, err := s.Cancel(t.Context(), asks, created.ID); return err },
@@ -831,7 +831,7 @@ func TestEnd_EventCannotBeRecorded(t *testing.T) {
 	}
 	must(t, c.Del(t.Context(), event).Err())
 	if _, _, err := s.Cancel(t.Context(), asks, created.ID); err != nil {
-		t.Errorf("mended: %v", err)
+		t.Errorf("repaired: %v", err)
 	}
 }
 
@@ -847,7 +847,7 @@ func TestSettle_CorruptSession(t *testing.T) {
 	} {
 		asks := merchant()
 		id := mustCreate(t, s, asks, newSession()).Session.ID
-		key := bucketTag(asks.MerchantID) + "session:" + id.String()
+		key := merchantTag(asks.MerchantID) + "session:" + id.String()
 		if harm[0] == "f" {
 			harm[1] = asks.MerchantID + "\t" + harm[1]
 		}
@@ -860,8 +860,8 @@ func TestSettle_CorruptSession(t *testing.T) {
 				t.Errorf("%s: cancel: %s, %v; want ErrCorrupt", desc, got.Status, err)
 			}
 		}
-		if events := eventsOf(t, c, id); len(events) != 0 {
-			t.Errorf("%s: recorded %v", desc, kindsOf(events))
+		if events := sessionEvents(t, c, id); len(events) != 0 {
+			t.Errorf("%s: recorded %v", desc, eventKinds(events))
 		}
 	}
 }

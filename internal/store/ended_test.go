@@ -61,14 +61,14 @@ func TestEnded(t *testing.T) {
 			if diff := cmp.Diff(want, got, sameSession); diff != "" || admitted.Now.IsZero() || page.Next != (feed.EntryID{}) {
 				t.Errorf("%+v, next %v (-want +got):\n%s", admitted, page.Next, diff)
 			}
-			again, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{Limit: 10})
+			again, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{Limit: 10})
 			if err != nil || !cmp.Equal(page.Sessions, again.Sessions, sameSession) {
 				t.Errorf("without a key: %+v, %v", again, err)
 			}
 			second := page.Sessions[1].Entry.RecordedAt()
 			for _, one := range page.Sessions { // [from, to)
 				in := !one.Entry.RecordedAt().Before(second) && one.Entry.RecordedAt().Before(second.Add(time.Millisecond))
-				within, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{From: second, To: second.Add(time.Millisecond), Limit: 10})
+				within, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{From: second, To: second.Add(time.Millisecond), Limit: 10})
 				must(t, err)
 				if slices.ContainsFunc(within.Sessions, func(e store.EndedSession) bool { return e.ID == one.ID }) != in {
 					t.Errorf("of %s and a millisecond: %+v; recorded at %s", second, within.Sessions, one.Entry.RecordedAt())
@@ -89,8 +89,8 @@ func TestEnded_Errors(t *testing.T) {
 		"1\tsession.completed\t1\twhat is this": redis.ErrCorrupt, "9\tsession.completed\t1\tof a newer program": redis.ErrUnavailable,
 	} {
 		asks := merchant()
-		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: bucketTag(asks.MerchantID) + "feed:" + asks.MerchantID, Values: []string{"e", event}}).Err())
-		if _, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{Limit: 1}); !errors.Is(err, want) {
+		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: merchantTag(asks.MerchantID) + "feed:" + asks.MerchantID, Values: []string{"e", event}}).Err())
+		if _, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{Limit: 1}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", event, err, want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestEnded_Many(t *testing.T) {
 	server := redistest.Start(t)
 	s, asks, c := storetest.OpenWith(t, server.URL(), store.Options{History: feed.History{Entries: 2000}}), merchant(), client(t, server)
 	ended := endEach(t, s, asks)
-	stream := bucketTag(asks.MerchantID) + "feed:" + asks.MerchantID
+	stream := merchantTag(asks.MerchantID) + "feed:" + asks.MerchantID
 	entries := c.XRange(t.Context(), stream, "-", "+").Val()
 	batch := c.Pipeline()
 	for range 2500 {
@@ -110,7 +110,7 @@ func TestEnded_Many(t *testing.T) {
 	_, err := batch.Exec(t.Context())
 	must(t, err)
 
-	page, err := s.Ended(t.Context(), accountOf(asks), store.EndedQuery{Status: session.Completed, Limit: 10})
+	page, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{Status: session.Completed, Limit: 10})
 	if err != nil || len(page.Sessions) != 0 || page.Next == (feed.EntryID{}) {
 		t.Errorf("the first page: %d sessions, next %v, %v", len(page.Sessions), page.Next, err)
 	}
@@ -118,7 +118,7 @@ func TestEnded_Many(t *testing.T) {
 		t.Errorf("a feed that is full is whole since %s, its oldest entry is of %s", page.Since, oldest.RecordedAt())
 	}
 	count := map[session.Status]int{}
-	for one, err := range s.AllEnded(t.Context(), accountOf(asks), store.EndedQuery{}) {
+	for one, err := range s.AllEnded(t.Context(), newAccount(asks), store.EndedQuery{}) {
 		must(t, err)
 		count[one.Status]++
 	}
@@ -126,7 +126,7 @@ func TestEnded_Many(t *testing.T) {
 	if diff := cmp.Diff(want, count); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
 	}
-	for one, err := range s.AllEnded(t.Context(), accountOf(asks), store.EndedQuery{Status: session.Completed}) {
+	for one, err := range s.AllEnded(t.Context(), newAccount(asks), store.EndedQuery{Status: session.Completed}) {
 		must(t, err)
 		if one.ID != ended[0].ID {
 			t.Errorf("%s is listed as paid", one.ID)

@@ -22,7 +22,7 @@ import (
 
 func feedKey(account string) string {
 	merchantID, _ := session.ParseAccount(account)
-	return bucketTag(merchantID) + "feed:" + account
+	return merchantTag(merchantID) + "feed:" + account
 }
 
 // storedFeed returns what Redis holds of a feed.
@@ -46,13 +46,13 @@ func storedFeed(t testing.TB, c *goredis.Client, account string) (events []feed.
 func TestFeed_Appends(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	create := func(change ...func(*store.NewSession)) session.Session {
-		wanted := with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })
+		request := with(newSession(), func(n *store.NewSession) { n.EmitCreated = true })
 		for _, c := range change {
-			c(&wanted)
+			c(&request)
 		}
-		return mustCreate(t, s, asks, wanted).Session
+		return mustCreate(t, s, asks, request).Session
 	}
 	overdue := func() session.ID {
 		created := create(short)
@@ -79,14 +79,14 @@ func TestFeed_Appends(t *testing.T) {
 		{"swept", func() { overdue(); sweepAll(t, s, 7, 10) }, []v1alpha1.WebhookEvent{expired}},
 		{"merchant deleted", func() { must(t, second(s.SettleDeleted(t.Context(), create().ID, paid("a")))) }, nil},
 		{"rotated", func() {
-			must(t, second(s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{})))
-			must(t, second(s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{})))
+			must(t, second(s.RecordRotation(t.Context(), newRotation(asks, 2), rotatedAt, feed.History{})))
+			must(t, second(s.RecordRotation(t.Context(), newRotation(asks, 2), rotatedAt, feed.History{})))
 		}, []v1alpha1.WebhookEvent{v1alpha1.EventKeyRotated}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			must(t, c.Del(t.Context(), feedKey(asks.MerchantID)).Err())
 			row.do()
-			if got := kindsOf(storedFeed(t, c, asks.MerchantID)); !slices.Equal(got, row.want) {
+			if got := eventKinds(storedFeed(t, c, asks.MerchantID)); !slices.Equal(got, row.want) {
 				t.Errorf("the feed has %v, want %v", got, row.want)
 			}
 			if n := c.Exists(t.Context(), feedKey(asks.MerchantID)).Val(); n > 0 != (row.want != nil) {
@@ -104,7 +104,7 @@ func TestFeed_TestMode(t *testing.T) {
 	id := mustCreate(t, s, test, newSession()).Session.ID
 	must(t, second(s.SettleTest(t.Context(), id, paid("a"))))
 	if live, tests := storedFeed(t, c, asks.MerchantID), storedFeed(t, c, id.Account()); len(live) != 0 || len(tests) != 1 || !tests[0].TestMode {
-		t.Errorf("live %v, test %v", kindsOf(live), kindsOf(tests))
+		t.Errorf("live %v, test %v", eventKinds(live), eventKinds(tests))
 	}
 }
 
@@ -134,7 +134,7 @@ func TestFeed_IsKeptForItsHistory(t *testing.T) {
 	}
 }
 
-// A server that refuses any of the writes of an end has none of them.
+// A server that rejects any of the writes of an end has none of them.
 func TestFeed_AllOrNothing(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
@@ -142,9 +142,9 @@ func TestFeed_AllOrNothing(t *testing.T) {
 	id := mustCreate(t, s, asks, newSession()).Session.ID
 	harm := map[string]string{
 		"the feed":  feedKey(asks.MerchantID),
-		"the event": bucketTag(asks.MerchantID) + "event:" + feed.SessionEventID(id, feed.MarkEnded),
-		"the queue": bucketTag(asks.MerchantID) + "queue",
-		"its index": bucketTag(asks.MerchantID) + "due",
+		"the event": merchantTag(asks.MerchantID) + "event:" + feed.SessionEventID(id, feed.MarkEnded),
+		"the queue": merchantTag(asks.MerchantID) + "queue",
+		"its index": merchantTag(asks.MerchantID) + "due",
 	}
 	for name, key := range harm {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestFeed_AllOrNothing(t *testing.T) {
 			}
 			must(t, c.Del(t.Context(), key).Err())
 			if events := storedFeed(t, c, asks.MerchantID); len(events) != 0 {
-				t.Errorf("the feed has %v", kindsOf(events))
+				t.Errorf("the feed has %v", eventKinds(events))
 			}
 			if _, read, err := s.Session(t.Context(), asks, id); err != nil || read.Status != session.Pending {
 				t.Errorf("it is %s: %v", read.Status, err)
@@ -171,13 +171,13 @@ func TestFeed_AllOrNothing(t *testing.T) {
 				t.Errorf("settle: %v, want ErrUnavailable", err)
 			}
 			if events := storedFeed(t, c, asks.MerchantID); len(events) != 0 {
-				t.Errorf("the feed has %v", kindsOf(events))
+				t.Errorf("the feed has %v", eventKinds(events))
 			}
 		})
 	}
 	must(t, second(s.Settle(t.Context(), id, paid("a"))))
 	if events := storedFeed(t, c, asks.MerchantID); len(events) != 1 {
-		t.Errorf("afterwards the feed has %v", kindsOf(events))
+		t.Errorf("afterwards the feed has %v", eventKinds(events))
 	}
 }
 
@@ -203,7 +203,7 @@ func followFeed(t testing.TB, s *services, asks store.Admission, cursor feed.Cur
 func TestFeed_IsLinearizable(t *testing.T) {
 	server := redistest.Start(t)
 	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	const writers, each, consumers = 6, 40, 3
 	var (
 		mu       sync.Mutex
@@ -307,7 +307,7 @@ func TestFeed_UnreadableEntries(t *testing.T) {
 	}
 }
 
-// A feed that is full has dropped what a consumer has not read: it is told, and one that has read enough is not.
+// A full feed drops events that a consumer has not read: it gets an error, and one that has read enough does not.
 func TestFeed_Full(t *testing.T) {
 	s, c := storetest.OpenWith(t, shared.URL(), store.Options{History: feed.History{Entries: 1000}}), client(t, shared)
 	asks := merchant()
@@ -334,7 +334,7 @@ func TestFeed_Full(t *testing.T) {
 	}
 }
 
-// The new master has not what the old one wrote last. What the feed lost the sessions lost with it, and a consumer that had read it is told,
+// The new master does not have the last writes of the old one. What the feed lost the sessions lost with it, and a consumer that had read it gets an error,
 // also when the new master has written more since.
 func TestFeed_FailoverThatLosesWrites(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
@@ -390,7 +390,7 @@ func TestFeed_FailoverThatLosesWrites(t *testing.T) {
 	}
 }
 
-// A new master whose clock is behind gives ids again that the old one gave to what is lost: the consumer is told, and gets what came instead.
+// A new master whose clock is behind gives ids again that the old one gave to what is lost: the consumer gets an error, and then what came instead.
 func TestFeed_FailoverToAClockBehind(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	asks := merchant()

@@ -40,18 +40,18 @@ var (
 	open           = storetest.New
 	client         = storetest.Inspect
 	merchant       = storetest.Merchant
-	merchantOf     = storetest.MerchantOf
+	merchantIn     = storetest.MerchantOf
 	newID          = storetest.ID
 	idempotencyKey = storetest.IdempotencyKey
-	rotationOf     = storetest.Rotation
+	newRotation    = storetest.Rotation
 	rotatedAt      = storetest.RotatedAt
 	newSession     = storetest.NewSession
 	mustCreate     = storetest.MustCreate
 	newDigest      = storetest.Digest
-	bucketTag      = storetest.Tag
-	kindsOf        = storetest.Kinds
-	bucketTagOf    = storetest.TagOf
-	eventsOf       = storetest.Events
+	merchantTag    = storetest.Tag
+	eventKinds     = storetest.Kinds
+	bucketTag      = storetest.TagOf
+	sessionEvents  = storetest.Events
 	startCluster   = storetest.StartCluster
 	clientCommands = storetest.ClientCommands
 )
@@ -81,12 +81,12 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	await.Until(t, patience, what, condition)
 }
 
-// keysOf returns the keys of the merchant's bucket that match. Other merchants' keys of the same
-// bucket are told apart by what they hold: sessions by their owner, the rest by their name.
-func keysOf(t testing.TB, asks store.Admission, pattern string) []string {
+// merchantKeys returns the keys of the merchant's bucket that match. Other merchants' keys of the same
+// bucket are distinguished by what they hold: sessions by their owner, the rest by their name.
+func merchantKeys(t testing.TB, asks store.Admission, pattern string) []string {
 	t.Helper()
 	c := client(t, shared)
-	keys, err := c.Keys(t.Context(), bucketTag(asks.MerchantID)+pattern).Result()
+	keys, err := c.Keys(t.Context(), merchantTag(asks.MerchantID)+pattern).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func keysOf(t testing.TB, asks store.Admission, pattern string) []string {
 	return own
 }
 
-// owned tells whether the session at the key is the merchant's.
+// owned reports whether the session at the key is the merchant's.
 func owned(c *goredis.Client, asks store.Admission, key string) bool {
 	return strings.HasPrefix(c.HGet(context.Background(), key, "f").Val(), asks.MerchantID+"\t")
 }
@@ -159,7 +159,7 @@ func asking(t storetest.Checker, s *services, asks store.Admission, digest apike
 	return err == nil
 }
 
-func accountOf(asks store.Admission) store.Account {
+func newAccount(asks store.Admission) store.Account {
 	return store.Account{MerchantID: asks.MerchantID, TestMode: asks.TestMode}
 }
 
@@ -233,10 +233,10 @@ func sweepAll(t *testing.T, s *services, bucket session.Bucket, limit int) store
 	return sum
 }
 
-// pendingIn returns the sessions of the bucket that a sweep has yet to look at.
+// pendingIn returns the sessions of the bucket that a sweep has not examined yet.
 func pendingIn(t storetest.Checker, c *goredis.Client, bucket session.Bucket) []string {
 	t.Helper()
-	index := bucketTagOf(bucket) + "expiry"
+	index := bucketTag(bucket) + "expiry"
 	entries, err := c.ZRange(t.Context(), index, 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -247,12 +247,12 @@ func pendingIn(t storetest.Checker, c *goredis.Client, bucket session.Bucket) []
 			ids = append(ids, entry)
 			continue
 		}
-		line, err := c.LRange(t.Context(), index+":"+entry, 0, -1).Result()
-		if err != nil || len(line) == 0 {
-			t.Fatal("the line of lifetime", entry, "is empty:", err)
+		queue, err := c.LRange(t.Context(), index+":"+entry, 0, -1).Result()
+		if err != nil || len(queue) == 0 {
+			t.Fatal("the queue of lifetime", entry, "is empty:", err)
 		}
-		for _, key := range line {
-			ids = append(ids, strings.TrimPrefix(key, bucketTagOf(bucket)+"session:"))
+		for _, key := range queue {
+			ids = append(ids, strings.TrimPrefix(key, bucketTag(bucket)+"session:"))
 		}
 	}
 	slices.Sort(ids)

@@ -146,7 +146,7 @@ func TestHold(t *testing.T) {
 					t.Fatalf("step %d: %v, want %v", i, err, step.want)
 				}
 			}
-			if events := kindsOf(eventsOf(t, client(t, shared), id)); !slices.Equal(events, test.events) {
+			if events := eventKinds(sessionEvents(t, client(t, shared), id)); !slices.Equal(events, test.events) {
 				t.Errorf("recorded %v, want %v", events, test.events)
 			}
 		})
@@ -157,7 +157,7 @@ func TestHold(t *testing.T) {
 func TestHold_Over(t *testing.T) {
 	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
 	id := mustCreate(t, s, asks, newSession()).Session.ID
-	key := bucketTag(asks.MerchantID) + "session:" + id.String()
+	key := merchantTag(asks.MerchantID) + "session:" + id.String()
 	until, err := s.Hold(t.Context(), id, holding(bank, "1"))
 	must(t, err)
 	if read, err := s.Payments(t.Context(), id); err != nil || !read.HeldUntil.Equal(until) {
@@ -172,7 +172,7 @@ func TestHold_Over(t *testing.T) {
 	}
 }
 
-// Time passes for a session that is held, as for any: nobody can hold it beyond its expiry.
+// Time passes for a session that is held, as for any: no hold lasts beyond its expiry.
 func TestHold_ExpiredSession(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	created := mustCreate(t, s, asks, with(newSession(), short)).Session
@@ -180,7 +180,7 @@ func TestHold_ExpiredSession(t *testing.T) {
 	if _, err := s.Hold(t.Context(), created.ID, holding(bank, "1")); !errors.Is(err, store.ErrNotHoldable) {
 		t.Errorf("it has expired: %v", err)
 	}
-	if events := kindsOf(eventsOf(t, client(t, shared), created.ID)); !slices.Equal(events, []v1alpha1.WebhookEvent{v1alpha1.EventSessionExpired}) {
+	if events := eventKinds(sessionEvents(t, client(t, shared), created.ID)); !slices.Equal(events, []v1alpha1.WebhookEvent{v1alpha1.EventSessionExpired}) {
 		t.Errorf("recorded %v", events)
 	}
 }
@@ -196,7 +196,7 @@ func TestHold_NotFound(t *testing.T) {
 	}
 }
 
-// A rail that reports failures without end gets the same answer for each, and Redis keeps some of them. It ends nobody's session, and
+// A rail that reports failures without end gets the same answer for each, and Redis keeps some of them. It ends no session, and
 // takes no room from others.
 func TestHold_FailuresAreBounded(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
@@ -266,14 +266,14 @@ func TestHold_TenMinutesOfEachRail(t *testing.T) {
 // endHold has the time of a hold pass.
 func endHold(t *testing.T, id session.ID) {
 	t.Helper()
-	c, key := client(t, shared), bucketTagOf(id.Bucket())+"session:"+id.String()
+	c, key := client(t, shared), bucketTag(id.Bucket())+"session:"+id.String()
 	hold, err := c.HGet(t.Context(), key, "h").Result()
 	must(t, err)
 	_, rest, _ := strings.Cut(hold, " ")
 	must(t, c.HSet(t.Context(), key, "h", "1 "+rest).Err())
 }
 
-// Of all who want to pay at once one may; then nobody can cancel, and no money goes back.
+// Of all concurrent payments one may proceed; then the session cannot be cancelled, and no money goes back.
 func TestHold_OneOfMany(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	for range 10 {
@@ -299,7 +299,7 @@ func TestHold_OneOfMany(t *testing.T) {
 				t.Errorf("payer %d: %v", i, err)
 			}
 		}
-		if events := kindsOf(eventsOf(t, client(t, shared), id)); paidBy != 1 || !slices.Equal(events, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}) {
+		if events := eventKinds(sessionEvents(t, client(t, shared), id)); paidBy != 1 || !slices.Equal(events, []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}) {
 			t.Errorf("%d have paid, and recorded is %v", paidBy, events)
 		}
 	}

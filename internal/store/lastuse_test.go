@@ -54,7 +54,7 @@ func TestLastUses_Forgotten(t *testing.T) {
 	}
 }
 
-// lastUses returns what Redis says of one ApiKey.
+// lastUses returns what Redis holds of one ApiKey.
 func lastUses(t *testing.T, s *services, asks store.Admission, known time.Time) (published.DigestUses, store.LastUses) {
 	t.Helper()
 	uses, err := s.LastUses(t.Context(), session.BucketOf(asks.MerchantID), []string{asks.KeyID}, known)
@@ -81,7 +81,7 @@ func TestAdmit_LastUseOfEachDigest(t *testing.T) {
 	}
 
 	// In its interval a replica does not write again, whatever Redis holds; another one does.
-	key := bucketTag(asks.MerchantID) + "used:" + asks.KeyID
+	key := merchantTag(asks.MerchantID) + "used:" + asks.KeyID
 	must(t, c.Set(t.Context(), key, published.DigestTag(old.Digest)+" 1800000000", 0).Err())
 	admit(old)
 	admit(asks)
@@ -97,7 +97,7 @@ func TestAdmit_LastUseOfEachDigest(t *testing.T) {
 
 }
 
-// A key that is accepted is used, whatever else refuses the request: the merchant may be active again before the overlap ends. A key that
+// A key that is accepted is used, whatever else rejects the request: the merchant may be active again before the overlap ends. A key that
 // is not accepted is not used.
 func TestAdmit_LastUseOfRejectedRequests(t *testing.T) {
 	server := redistest.Start(t)
@@ -131,7 +131,7 @@ func TestAdmit_LastUseOfRejectedRequests(t *testing.T) {
 		"too many rotations": {merchant(), rotate, store.ErrRotationLimited, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, tag := open(t, server.URL()), bucketTag(test.asks.MerchantID)
+			s, tag := open(t, server.URL()), merchantTag(test.asks.MerchantID)
 			request := func() published.DigestUses {
 				t.Helper()
 				for _, limit := range []string{"rate:" + test.asks.MerchantID, "rate:rotations:" + test.asks.KeyID} {
@@ -154,7 +154,7 @@ func TestAdmit_LastUseOfRejectedRequests(t *testing.T) {
 	}
 }
 
-// Whoever rotates all the time fills no memory: the latest digests stay.
+// Constant rotation does not fill memory: only the latest digests stay.
 func TestAdmit_LastUsesAreBounded(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	var digests []apikey.Digest
@@ -185,7 +185,7 @@ func TestAdmit_LastUsedAt(t *testing.T) {
 	asks.Digest = newDigest()
 	second, err := s.Admit(t.Context(), asks)
 	if err != nil || !second.LastUsedAt.Equal(first.Now.Truncate(time.Second)) {
-		t.Errorf("the second use tells %s, want %s: %v", second.LastUsedAt, first.Now, err)
+		t.Errorf("the second use returns %s, want %s: %v", second.LastUsedAt, first.Now, err)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestAdmit_LastUseAfterAnOutage(t *testing.T) {
 	s, c, asks := open(t, server.URL()), client(t, server), merchant()
 	_, err := s.Admit(t.Context(), asks)
 	must(t, err)
-	must(t, c.Del(t.Context(), bucketTag(asks.MerchantID)+"used:"+asks.KeyID).Err()) // the write is lost
+	must(t, c.Del(t.Context(), merchantTag(asks.MerchantID)+"used:"+asks.KeyID).Err()) // the write is lost
 	server.Pause()
 	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("a frozen Redis: %v", err)
@@ -213,7 +213,7 @@ func TestLastUses_ByKey(t *testing.T) {
 	s, inspect, asks := open(t, server.URL()), client(t, server), merchant()
 	_, err := s.Admit(t.Context(), asks)
 	must(t, err)
-	tag := bucketTag(asks.MerchantID)
+	tag := merchantTag(asks.MerchantID)
 	keyIDs := []string{asks.KeyID}
 	for i := range 600 { // more than one script reads
 		keyIDs = append(keyIDs, fmt.Sprintf("unused%06d", i))
@@ -242,7 +242,7 @@ func TestLastUses_ByKey(t *testing.T) {
 func TestLastUses_RecordingSince(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, asks := open(t, server.URL()), client(t, server), merchant()
-	marker := bucketTag(asks.MerchantID) + "uses"
+	marker := merchantTag(asks.MerchantID) + "uses"
 	_, first := lastUses(t, s, asks, time.Time{})
 	if since := first.RecordingSince.Sub(first.ReadTime); since != interval {
 		t.Errorf("recording since %s after the first read, want the interval in which a replica repeats no write", since)

@@ -20,7 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// sessionModel is a session as it must be: the rules of package session, and a list of what was told.
+// sessionModel is a session as it must be: the rules of package session, and a list of the recorded events.
 type sessionModel struct {
 	status  session.Status
 	overdue bool
@@ -33,8 +33,8 @@ func (m *sessionModel) end(status session.Status, kind v1alpha1.WebhookEvent) {
 	m.status, m.events = status, append(m.events, kind)
 }
 
-// look expires the session if it is due, as whoever looks at it must, and reports whether it was.
-func (m *sessionModel) look() bool {
+// expire expires the session if it is due, as each read must, and reports whether it was.
+func (m *sessionModel) expire() bool {
 	if m.status != session.Pending || !m.overdue {
 		return false
 	}
@@ -43,7 +43,7 @@ func (m *sessionModel) look() bool {
 }
 
 func (m *sessionModel) cancel() session.Decision {
-	m.look()
+	m.expire()
 	decision := session.Cancel(m.status, false)
 	if decision == session.Applied {
 		m.end(session.Cancelled, v1alpha1.EventSessionCancelled)
@@ -52,7 +52,7 @@ func (m *sessionModel) cancel() session.Decision {
 }
 
 func (m *sessionModel) settle(p session.Payment) session.Decision {
-	m.look()
+	m.expire()
 	known, amount, ref := session.PaymentUnknown, int64(1250), p.Rail.Scope(p.Ref)
 	if refused, ok := m.refused[ref]; ok && (m.ref != ref || p.Outcome == session.Completed) {
 		known, amount = session.PaymentRefused, refused
@@ -83,7 +83,7 @@ type modelled struct {
 	replicas []*services
 	redis    *goredis.Client
 	asks     store.Admission
-	wanted   store.NewSession
+	request  store.NewSession
 	id       session.ID
 	created  int64 // in milliseconds
 }
@@ -94,7 +94,7 @@ func TestSession_Model(t *testing.T) {
 	replicas := []*services{open(t, server.URL()), open(t, server.URL())}
 	c := client(t, server)
 	rapid.Check(t, func(t *rapid.T) {
-		m := &modelled{replicas: replicas, redis: c, asks: merchant(), wanted: newSession()}
+		m := &modelled{replicas: replicas, redis: c, asks: merchant(), request: newSession()}
 		m.create(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"cancel":      m.doCancel,
@@ -117,14 +117,14 @@ func (m *modelled) replica(t *rapid.T) *services {
 
 func (m *modelled) create(t *rapid.T) {
 	key, err := session.ParseIdempotencyKey("order-1001")
-	m.wanted.Idempotency, m.wanted.EmitCreated = key, rapid.Bool().Draw(t, "tell of its creation")
-	_, created, createErr := m.replica(t).CreateSession(t.Context(), m.asks, m.wanted)
+	m.request.Idempotency, m.request.EmitCreated = key, rapid.Bool().Draw(t, "record its creation")
+	_, created, createErr := m.replica(t).CreateSession(t.Context(), m.asks, m.request)
 	if err != nil || createErr != nil {
 		t.Fatal(err, createErr)
 	}
 	m.created = created.Session.CreatedAt.UnixMilli()
 	m.id, m.sessionModel = created.Session.ID, sessionModel{status: session.Pending, refused: map[string]int64{}}
-	if m.wanted.EmitCreated {
+	if m.request.EmitCreated {
 		m.events = append(m.events, v1alpha1.EventSessionCreated)
 	}
 }
@@ -155,13 +155,13 @@ func (m *modelled) doSettle(t *rapid.T) {
 		return
 	}
 	if err != nil || got.Applied != decision.Ended() || got.RefundRequired != decision.RefundRequired() ||
-		got.Session.Status != m.status || paymentOf(got.Session) != m.ref {
+		got.Session.Status != m.status || paymentName(got.Session) != m.ref {
 		t.Fatalf("settle: %+v, %v; want %s, %s by %q", got, err, decision, m.status, m.ref)
 	}
 }
 
-// paymentOf names the payment of a session; empty: it has none.
-func paymentOf(s session.Session) string {
+// paymentName names the payment of a session; empty: it has none.
+func paymentName(s session.Session) string {
 	if s.PaymentRef == "" {
 		return ""
 	}
@@ -170,28 +170,28 @@ func paymentOf(s session.Session) string {
 
 func (m *modelled) doRead(t *rapid.T) {
 	_, got, err := m.replica(t).Session(t.Context(), m.asks, m.id)
-	if m.look(); err != nil || got.Status != m.status || paymentOf(got) != m.ref {
-		t.Fatalf("read: %s by %q, %v; want %s by %q", got.Status, paymentOf(got), err, m.status, m.ref)
+	if m.expire(); err != nil || got.Status != m.status || paymentName(got) != m.ref {
+		t.Fatalf("read: %s by %q, %v; want %s by %q", got.Status, paymentName(got), err, m.status, m.ref)
 	}
 }
 
 func (m *modelled) doPublicRead(t *rapid.T) {
 	_, got, err := m.replica(t).PublicSession(t.Context(), payer(), m.id)
-	if m.look(); err != nil || got.Status != m.status {
+	if m.expire(); err != nil || got.Status != m.status {
 		t.Fatalf("public read: %s, %v; want %s", got.Status, err, m.status)
 	}
 }
 
 func (m *modelled) doReplay(t *rapid.T) {
-	_, got, err := m.replica(t).CreateSession(t.Context(), m.asks, m.wanted)
-	if m.look(); err != nil || !got.Replayed || got.Session.ID != m.id || got.Session.Status != m.status {
+	_, got, err := m.replica(t).CreateSession(t.Context(), m.asks, m.request)
+	if m.expire(); err != nil || !got.Replayed || got.Session.ID != m.id || got.Session.Status != m.status {
 		t.Fatalf("replay: %+v, %v; want %s", got, err, m.status)
 	}
 }
 
 func (m *modelled) doSweep(t *rapid.T) {
 	swept, err := sweep(t.Context(), m.replica(t).Store, m.id.Bucket(), 10)
-	if expired := m.look(); err != nil || (swept.Expired == 1) != expired || swept.Expired > 1 || swept.Corrupt > 0 {
+	if expired := m.expire(); err != nil || (swept.Expired == 1) != expired || swept.Expired > 1 || swept.Corrupt > 0 {
 		t.Fatalf("sweep: %+v, %v; want it to expire the session: %v", swept, err, expired)
 	}
 }
@@ -202,7 +202,7 @@ func (m *modelled) doPass(t *rapid.T) {
 		t.Skip("its time does not matter any more")
 	}
 	m.overdue = true
-	tag := bucketTag(m.asks.MerchantID)
+	tag := merchantTag(m.asks.MerchantID)
 	err := m.redis.HSet(t.Context(), tag+"session:"+m.id.String(), "x", m.created).Err()
 	score := goredis.Z{Score: 1, Member: m.id.String()}
 	if err = errors.Join(err, m.redis.ZAdd(t.Context(), tag+"expiry", score).Err()); err != nil {
@@ -211,16 +211,16 @@ func (m *modelled) doPass(t *rapid.T) {
 }
 
 func (m *modelled) check(t *rapid.T) {
-	tag := bucketTag(m.asks.MerchantID)
+	tag := merchantTag(m.asks.MerchantID)
 	status, err := m.redis.HGet(t.Context(), tag+"session:"+m.id.String(), "s").Result()
 	if ended := err == nil; ended != m.status.Final() || (ended && status != string(m.status)) {
 		t.Fatalf("Redis holds %q, want %s", status, m.status)
 	}
 	if m.status == session.Pending && !slices.Contains(pendingIn(t, m.redis, m.id.Bucket()), m.id.String()) {
-		t.Fatal("pending, and no sweep will look at it")
+		t.Fatal("pending, and no sweep will examine it")
 	}
-	events := eventsOf(t, m.redis, m.id)
-	if got := kindsOf(events); !slices.Equal(got, m.events) {
+	events := sessionEvents(t, m.redis, m.id)
+	if got := eventKinds(events); !slices.Equal(got, m.events) {
 		t.Fatalf("recorded %v, want %v", got, m.events)
 	}
 	ends := 0
@@ -233,7 +233,7 @@ func (m *modelled) check(t *rapid.T) {
 		}
 	}
 	if (ends == 1) != m.status.Final() || ends > 1 {
-		t.Fatalf("%s, and %d events tell of its end", m.status, ends)
+		t.Fatalf("%s, with %d events of its end", m.status, ends)
 	}
 }
 
@@ -250,7 +250,7 @@ type sessionAnswer struct {
 }
 
 // seen is how callers must see a session: one that ends once. Whether its time is over is for Redis to
-// know: an answer that says EXPIRED says so, and from then on all do.
+// know: after the first answer EXPIRED all are.
 var seen = porcupine.Model{
 	Init: func() any { return seenState{status: session.Pending} },
 	Step: func(state, input, output any) (bool, any) {
@@ -269,7 +269,7 @@ type seenState struct {
 	refunded [2]bool
 }
 
-// heldBy is who holds the session as a payment sees it. No hold ends by itself in this test.
+// heldBy is who holds the session as a payment sees it. No hold expires in this test.
 func (s seenState) heldBy(ref string) session.Holder {
 	switch s.holder {
 	case "":
@@ -322,7 +322,7 @@ func (s seenState) step(call sessionCall, answer sessionAnswer) (bool, seenState
 			s.refused[number] = true
 		case session.Recorded:
 			s.failed[number] = true
-			decision = session.Ignored // which a rail cannot tell apart
+			decision = session.Ignored // which a rail cannot distinguish
 		default:
 		}
 		if s.heldBy(ref) == session.HeldBySelf {
@@ -355,7 +355,7 @@ func (s seenState) hold(call sessionCall, answer sessionAnswer) (bool, seenState
 		return (answer.decision == session.InProgress) == (decision == session.InProgress), s
 	}
 	if answer.decision == session.Conflict && s.status == session.Pending {
-		s.status = session.Expired // the answer says that the session has ended
+		s.status = session.Expired // the answer is that the session has ended
 	}
 	decision := session.Hold(s.status, s.heldBy(ref), s.ref == ref || s.refused[number] || s.failed[number])
 	if decision == session.Applied && answer.decision == tooSoon {
@@ -378,12 +378,12 @@ func TestSession_Linearizable(t *testing.T) {
 	const rounds, callers, callsEach = 32, 8, 12
 	ends := map[session.Status]int{}
 	for round := range rounds {
-		asks := merchantOf(session.Bucket(round)) // so that its sweeps find this session only
-		wanted := newSession()
+		asks := merchantIn(session.Bucket(round)) // so that its sweeps find this session only
+		request := newSession()
 		if round%2 == 0 {
-			wanted.Lifetime = time.Duration(1+round/2%4) * time.Millisecond
+			request.Lifetime = time.Duration(1+round/2%4) * time.Millisecond
 		}
-		id := mustCreate(t, replicas[0], asks, wanted).Session.ID
+		id := mustCreate(t, replicas[0], asks, request).Session.ID
 		histories := make([][]porcupine.Operation, callers)
 		began := time.Now()
 		start := make(chan struct{})
@@ -392,7 +392,7 @@ func TestSession_Linearizable(t *testing.T) {
 			calling.Go(func() {
 				<-start
 				for n := range callsEach {
-					call := callOf(round+caller, n)
+					call := mixedCall(round+caller, n)
 					operation := porcupine.Operation{ClientId: caller, Input: call, Call: int64(time.Since(began))}
 					answer, err := ask(t, replicas[(caller+n)%2], asks, id, call)
 					if err != nil {
@@ -417,8 +417,8 @@ func TestSession_Linearizable(t *testing.T) {
 	t.Logf("%d rounds ended so: %v", rounds, ends)
 }
 
-// callOf mixes the calls. The first ones only look, so that a session's time may be over before a wish comes.
-func callOf(caller, n int) sessionCall {
+// mixedCall mixes the calls. The first ones only read, so that a session's time may be over before a change comes.
+func mixedCall(caller, n int) sessionCall {
 	kind := (caller + n) % 8
 	switch {
 	case kind == 0:
@@ -459,7 +459,7 @@ func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call se
 		return holdAnswer(err)
 	case "settle":
 		got, err := s.Settle(t.Context(), id, call.payment)
-		return sessionAnswer{status: got.Session.Status, decision: decisionOf(got)}, err
+		return sessionAnswer{status: got.Session.Status, decision: settledDecision(got)}, err
 	case "refund":
 		got, err := s.Refund(t.Context(), id, session.Refund{
 			Rail: call.payment.Rail, Ref: "refund", PaymentRef: call.payment.Ref, AmountCents: call.payment.AmountCents,
@@ -474,7 +474,7 @@ func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call se
 	}
 }
 
-// holdAnswer is what a rail can tell of the decision about its hold.
+// holdAnswer is what a rail learns of the decision about its hold.
 func holdAnswer(err error) (sessionAnswer, error) {
 	_, held := errors.AsType[store.HeldError](err)
 	switch {
@@ -493,7 +493,7 @@ func holdAnswer(err error) (sessionAnswer, error) {
 	}
 }
 
-// refundAnswer is what a rail can tell of the decision about its refund.
+// refundAnswer is what a rail learns of the decision about its refund.
 func refundAnswer(got store.Refunded, err error) (sessionAnswer, error) {
 	switch {
 	case errors.Is(err, store.ErrNoPayment):
@@ -505,8 +505,8 @@ func refundAnswer(got store.Refunded, err error) (sessionAnswer, error) {
 	}
 }
 
-// decisionOf is what a rail can tell of the decision by its answer.
-func decisionOf(s store.Settlement) session.Decision {
+// settledDecision is the decision as far as a rail learns it from its answer.
+func settledDecision(s store.Settlement) session.Decision {
 	switch {
 	case s.Applied && s.Repeated:
 		return session.Repeated
@@ -528,48 +528,48 @@ type orderCall struct {
 }
 
 type orderAnswer struct {
-	session string // as a line of orderState: that was created, or that cancel has found
-	listed  string // the lines of list
+	session string // as an entry of orderState: that was created, or that cancel has found
+	listed  string // the entries of list
 	more    bool
 }
 
-// orderState is the sessions of an order, the newest first, each a line "<id> <status>\n".
-type orderState struct{ lines string }
+// orderState is the sessions of an order, the newest first, each an entry "<id> <status>\n".
+type orderState struct{ entries string }
 
 // seenOrder is how callers must see an order: a list has each session that was created before, as all see it. Whether the time of a
-// session is over is for Redis to know: an answer that says EXPIRED says so, and from then on all do.
+// session is over is for Redis to know: after the first answer EXPIRED all are.
 var seenOrder = porcupine.Model{
 	Init: func() any { return orderState{} },
 	Step: func(state, input, output any) (bool, any) {
 		s, call, answer := state.(orderState), input.(orderCall), output.(orderAnswer)
 		switch call.operation {
 		case "create":
-			return true, orderState{answer.session + s.lines}
+			return true, orderState{answer.session + s.entries}
 		case "cancel":
 			s = s.expire(answer.session)
-			s.lines = strings.Replace(s.lines, call.id.String()+" PENDING", call.id.String()+" CANCELLED", 1)
-			return strings.Contains(s.lines, answer.session), s
+			s.entries = strings.Replace(s.entries, call.id.String()+" PENDING", call.id.String()+" CANCELLED", 1)
+			return strings.Contains(s.entries, answer.session), s
 		default:
 			s = s.expire(answer.listed)
-			lines := strings.SplitAfter(s.lines, "\n")
-			newest := lines[:min(len(lines)-1, store.MaxOrderSessions)]
-			return answer.listed == strings.Join(newest, "") && answer.more == (len(lines)-1 > store.MaxOrderSessions), s
+			entries := strings.SplitAfter(s.entries, "\n")
+			newest := entries[:min(len(entries)-1, store.MaxOrderSessions)]
+			return answer.listed == strings.Join(newest, "") && answer.more == (len(entries)-1 > store.MaxOrderSessions), s
 		}
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// expire has sessions expire that an answer says have expired.
+// expire expires the sessions that are expired in an answer.
 func (s orderState) expire(answer string) orderState {
-	for line := range strings.Lines(answer) {
-		if id, expired := strings.CutSuffix(line, " EXPIRED\n"); expired {
-			s.lines = strings.Replace(s.lines, id+" PENDING", id+" EXPIRED", 1)
+	for entry := range strings.Lines(answer) {
+		if id, expired := strings.CutSuffix(entry, " EXPIRED\n"); expired {
+			s.entries = strings.Replace(s.entries, id+" PENDING", id+" EXPIRED", 1)
 		}
 	}
 	return s
 }
 
-func orderLine(read session.Session) string {
+func orderEntry(read session.Session) string {
 	return read.ID.String() + " " + string(read.Status) + "\n"
 }
 
@@ -636,18 +636,18 @@ func askOrder(t *testing.T, s *services, asks store.Admission, call orderCall, l
 	switch call.operation {
 	case "create":
 		_, got, err := s.CreateSession(t.Context(), asks, with(newSession(), func(n *store.NewSession) { n.Lifetime = lifetime }))
-		return orderAnswer{session: orderLine(got.Session)}, got.Session.ID, err
+		return orderAnswer{session: orderEntry(got.Session)}, got.Session.ID, err
 	case "cancel":
 		_, got, err := s.Cancel(t.Context(), asks, call.id)
 		if errors.Is(err, store.ErrSessionEnded) {
 			err = nil
 		}
-		return orderAnswer{session: orderLine(got)}, session.ID{}, err
+		return orderAnswer{session: orderEntry(got)}, session.ID{}, err
 	default:
 		_, got, err := s.AdmitOrderSessions(t.Context(), asks, "1001")
 		answer := orderAnswer{more: got.More}
 		for _, one := range got.Sessions {
-			answer.listed += orderLine(one)
+			answer.listed += orderEntry(one)
 		}
 		return answer, session.ID{}, err
 	}

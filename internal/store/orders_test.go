@@ -25,7 +25,7 @@ func orderSessions(t *testing.T, s *services, asks store.Admission, orderRef str
 	if admitted.Now.IsZero() || admitted.Remaining == 0 {
 		t.Errorf("admitted as %+v", admitted)
 	}
-	again, err := s.OrderSessions(t.Context(), accountOf(asks), orderRef)
+	again, err := s.OrderSessions(t.Context(), newAccount(asks), orderRef)
 	must(t, err)
 	if !slices.Equal(statuses(again), statuses(listed)) || again.More != listed.More {
 		t.Errorf("without a key: %v, %t; with one: %v, %t", statuses(again), again.More, statuses(listed), listed.More)
@@ -46,7 +46,7 @@ func TestOrderSessions(t *testing.T) {
 	s, ctx := open(t, shared.URL()), t.Context()
 	live := merchant()
 	test := with(live, inTestMode)
-	neighbour := merchantOf(session.BucketOf(live.MerchantID))
+	neighbour := merchantIn(session.BucketOf(live.MerchantID))
 	create := func(asks store.Admission, orderRef string) session.Session {
 		return mustCreate(t, s, asks, with(newSession(), ordered(orderRef))).Session
 	}
@@ -104,7 +104,7 @@ func TestOrderSessions_Many(t *testing.T) {
 		}
 	}
 	c := client(t, shared)
-	for _, key := range c.Keys(t.Context(), bucketTag(asks.MerchantID)+"order:"+asks.MerchantID+":*").Val() {
+	for _, key := range c.Keys(t.Context(), merchantTag(asks.MerchantID)+"order:"+asks.MerchantID+":*").Val() {
 		if length := c.StrLen(t.Context(), key).Val(); length != kept*session.RandomLength {
 			t.Errorf("%s has %d bytes after %d sessions", key, length, 3*kept)
 		}
@@ -132,14 +132,14 @@ func TestOrderSessions_DueAndDeleted(t *testing.T) {
 	deleted := mustCreate(t, s, asks, newSession()).Session
 	pending := mustCreate(t, s, asks, newSession()).Session
 	over := mustCreate(t, s, asks, with(newSession(), short)).Session
-	must(t, c.Del(t.Context(), bucketTag(asks.MerchantID)+"session:"+deleted.ID.String()).Err())
+	must(t, c.Del(t.Context(), merchantTag(asks.MerchantID)+"session:"+deleted.ID.String()).Err())
 	due(t, s, over)
 	want := []string{over.ID.String() + " EXPIRED", pending.ID.String() + " PENDING"}
 	listed := orderSessions(t, s, asks, "1001")
 	if !slices.Equal(statuses(listed), want) || !listed.Sessions[0].EndedAt.Equal(over.ExpiresAt) {
 		t.Errorf("%+v, want %v", listed.Sessions, want)
 	}
-	if kinds := kindsOf(eventsOf(t, c, over.ID)); !slices.Equal(kinds, []v1alpha1.WebhookEvent{v1alpha1.EventSessionExpired}) {
+	if kinds := eventKinds(sessionEvents(t, c, over.ID)); !slices.Equal(kinds, []v1alpha1.WebhookEvent{v1alpha1.EventSessionExpired}) {
 		t.Errorf("events of the session that was due: %v", kinds)
 	}
 }
@@ -154,16 +154,16 @@ func TestOrderSessions_Errors(t *testing.T) {
 		"inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantNotActive},
 		"over the limit":    {func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} }, store.ErrRateLimited},
 	} {
-		refused := with(merchant(), test.change)
-		_, _ = s.Admit(t.Context(), refused) // uses up a limit of one
-		if _, listed, err := s.AdmitOrderSessions(t.Context(), refused, "1001"); !errors.Is(err, test.want) || listed.Sessions != nil {
+		denied := with(merchant(), test.change)
+		_, _ = s.Admit(t.Context(), denied) // uses up a limit of one
+		if _, listed, err := s.AdmitOrderSessions(t.Context(), denied, "1001"); !errors.Is(err, test.want) || listed.Sessions != nil {
 			t.Errorf("%s: %v, %v; want %v", name, statuses(listed), err, test.want)
 		}
 	}
 	// A list that leaves out a payment would have a till charge twice.
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
-	must(t, client(t, shared).HSet(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String(), "s", "PAID?").Err())
+	must(t, client(t, shared).HSet(t.Context(), merchantTag(asks.MerchantID)+"session:"+created.ID.String(), "s", "PAID?").Err())
 	if _, listed, err := s.AdmitOrderSessions(t.Context(), asks, "1001"); err == nil {
 		t.Errorf("with an unreadable session: %v", statuses(listed))
 	}
@@ -173,7 +173,7 @@ func TestOrderSessions_Errors(t *testing.T) {
 func TestOrderSessions_KeyOfAnotherType(t *testing.T) {
 	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
 	mustCreate(t, s, asks, newSession())
-	key := c.Keys(t.Context(), bucketTag(asks.MerchantID)+"order:"+asks.MerchantID+":*").Val()[0]
+	key := c.Keys(t.Context(), merchantTag(asks.MerchantID)+"order:"+asks.MerchantID+":*").Val()[0]
 	must(t, c.Del(t.Context(), key).Err())
 	must(t, c.RPush(t.Context(), key, "what is this").Err())
 	if listed := orderSessions(t, s, asks, "1001"); len(listed.Sessions) != 0 {

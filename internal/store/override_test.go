@@ -42,7 +42,7 @@ func TestWriteOverride_AnyOrder(t *testing.T) {
 			if _, ok := digests[order]; !ok {
 				digests[order] = newDigest()
 			}
-			override := store.Override{KeyRef: refOf(asks), Order: order}
+			override := store.Override{KeyRef: newKeyRef(asks), Order: order}
 			if !revokes {
 				override.Accepted = []store.Accepted{{Digest: digests[order]}}
 			}
@@ -60,14 +60,14 @@ func TestWriteOverride_AnyOrder(t *testing.T) {
 				t.Fatalf("the digest of %v is accepted: %v; the newest is %v, revoked: %v", order, got, newest, revoked)
 			}
 		}
-		read, _, err := s.Overrides(t.Context(), refOf(asks))
+		read, _, err := s.Overrides(t.Context(), newKeyRef(asks))
 		if err != nil || read[0].Order != newest || (len(read[0].Accepted) == 0) != revoked {
 			t.Fatalf("read %+v, %v; the newest is %v, revoked: %v", read, err, newest, revoked)
 		}
 	})
 }
 
-func refOf(a store.Admission) store.KeyRef {
+func newKeyRef(a store.Admission) store.KeyRef {
 	return store.KeyRef{MerchantID: a.MerchantID, KeyID: a.KeyID}
 }
 
@@ -91,19 +91,19 @@ func TestRevokeGone(t *testing.T) {
 		"Redis has lost the rotation since":         {rotated, known, known, false},
 	} {
 		asks, digest := merchant(), newDigest()
-		write(t, s, store.Override{KeyRef: refOf(asks), Order: test.stored, Accepted: []store.Accepted{{Digest: digest}}})
-		if err := s.RevokeGone(t.Context(), refOf(asks), test.knows, test.seen); errors.Is(err, store.ErrNewerOverride) != test.lives {
+		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: test.stored, Accepted: []store.Accepted{{Digest: digest}}})
+		if err := s.RevokeGone(t.Context(), newKeyRef(asks), test.knows, test.seen); errors.Is(err, store.ErrNewerOverride) != test.lives {
 			t.Errorf("%s: %v", desc, err)
 		}
 		if got := asking(t, s, asks, digest); got != test.lives {
 			t.Errorf("%s: the key is accepted: %v", desc, got)
 		}
-		// Whoever publishes a record anew outranks the revocation.
+		// A record that is published again outranks the revocation.
 		next := test.stored
 		next.Revision++
-		write(t, s, store.Override{KeyRef: refOf(asks), Order: next, Accepted: []store.Accepted{{Digest: digest}}})
+		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: next, Accepted: []store.Accepted{{Digest: digest}}})
 		if !asking(t, s, asks, digest) {
-			t.Errorf("%s: a record that is published anew is refused", desc)
+			t.Errorf("%s: a record that is published again is rejected", desc)
 		}
 	}
 }
@@ -118,10 +118,10 @@ func TestWriteOverride_Ended(t *testing.T) {
 			t.Run(clock+", stored of "+name, func(t *testing.T) {
 				asks, digest := merchant(), newDigest()
 				at := time.Now().Add(ahead).UnixMilli()
-				stored := store.Override{KeyRef: refOf(asks), Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: digest}}}
+				stored := store.Override{KeyRef: newKeyRef(asks), Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: digest}}}
 				write(t, redis, stored)
 				for range 2 { // each replica writes it
-					if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: refOf(asks), Ended: true}); err != nil {
+					if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: newKeyRef(asks), Ended: true}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -137,7 +137,7 @@ func TestWriteOverride_Ended(t *testing.T) {
 		}
 		t.Run(clock+", published and not stored", func(t *testing.T) {
 			asks, now := merchant(), time.Now()
-			if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: refOf(asks), Order: published.Order{Issued: now.UnixMilli()}, Ended: true}); err != nil {
+			if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: newKeyRef(asks), Order: published.Order{Issued: now.UnixMilli()}, Ended: true}); err != nil {
 				t.Fatal(err)
 			}
 			at := now.Add(30 * time.Second).UnixMilli() // by the clock of the operator
@@ -154,7 +154,7 @@ func TestOverrides(t *testing.T) {
 	asks := merchant()
 	until := time.UnixMilli(1_800_000_000_000)
 	overlap := store.Override{
-		KeyRef: refOf(asks), Order: published.Order{Issued: 7, Revision: 9},
+		KeyRef: newKeyRef(asks), Order: published.Order{Issued: 7, Revision: 9},
 		Accepted: []store.Accepted{{Digest: newDigest()}, {Digest: newDigest(), Until: until}},
 	}
 	revoked := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, Order: published.Order{Issued: 1, Revision: 2}}
@@ -184,7 +184,7 @@ func TestOverrides(t *testing.T) {
 	}
 	c := client(t, shared)
 	for _, text := range []string{"", "-", "7 -", "7 9", "7 9 x", "7 9 " + newDigest().Hex(), "x 9 -", "7 9 - -", "7 9 " + newDigest().Hex() + " x"} {
-		c.Set(t.Context(), bucketTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Minute)
+		c.Set(t.Context(), merchantTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Minute)
 		if _, _, err := s.Overrides(t.Context(), overlap.KeyRef); !errors.Is(err, redis.ErrCorrupt) {
 			t.Errorf("%q: %v, want ErrCorrupt", text, err)
 		}
@@ -200,7 +200,7 @@ func TestWriteOverride_ConcurrentKeepsHighest(t *testing.T) {
 		digests[i] = newDigest()
 		writers.Go(func() {
 			write(t, replicas[i%2], store.Override{
-				KeyRef: refOf(asks), Order: published.Order{Revision: int64(i + 1)}, Accepted: []store.Accepted{{Digest: digests[i]}},
+				KeyRef: newKeyRef(asks), Order: published.Order{Revision: int64(i + 1)}, Accepted: []store.Accepted{{Digest: digests[i]}},
 			})
 		})
 	}
@@ -230,7 +230,7 @@ func TestWriteOverride_LargeRevisions(t *testing.T) {
 	const highest = 1<<53 - 1
 	put := func(order published.Order) apikey.Digest {
 		digest := newDigest()
-		write(t, s, store.Override{KeyRef: refOf(asks), Order: order, Accepted: []store.Accepted{{Digest: digest}}})
+		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: order, Accepted: []store.Accepted{{Digest: digest}}})
 		return digest
 	}
 	for _, order := range []func(int64) published.Order{

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// A refused payment is owed until all of it went back. One that was taken never is, nor one of test mode.
+// A refund is owed until all of a refused payment went back. None is for an accepted payment, or one of test mode.
 func TestOwed(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, asks := open(t, server.URL()), client(t, server), merchant()
@@ -33,14 +33,14 @@ func TestOwed(t *testing.T) {
 	owed("at first", 0, 0, 0)
 	settle(paid("card-1"))
 	must(t, second(s.SettleTest(t.Context(), test, of(7, paid("card-2")))))
-	owed("a payment that was taken", 0, 0, 0)
+	owed("an accepted payment", 0, 0, 0)
 	settle(paid("card-2"))
 	settle(paid("card-2"))
 	settle(of(7, paid("card-3")))
 	must(t, second(s.SettleDeleted(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("card-2"))))
 	owed("refused payments", 0, 0, 3)
 
-	key := bucketTag(asks.MerchantID) + "owed"
+	key := merchantTag(asks.MerchantID) + "owed"
 	members := c.ZRange(t.Context(), key, 0, -1).Val()
 	now := time.Now()
 	for i, age := range []time.Duration{2 * time.Hour, 25 * time.Hour, 31 * 24 * time.Hour} {
@@ -69,7 +69,7 @@ func TestOwed(t *testing.T) {
 func TestOwed_Garbled(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, asks := open(t, server.URL()), client(t, server), merchant()
-	must(t, c.Set(t.Context(), bucketTag(asks.MerchantID)+"owed", "text", 0).Err())
+	must(t, c.Set(t.Context(), merchantTag(asks.MerchantID)+"owed", "text", 0).Err())
 	id := mustCreate(t, s, asks, newSession()).Session.ID
 	for _, payment := range []session.Payment{paid("card-1"), paid("card-2")} {
 		must(t, second(s.Settle(t.Context(), id, by(rail, payment))))
@@ -88,7 +88,7 @@ func TestOwed_Garbled(t *testing.T) {
 func TestOwed_Cluster(t *testing.T) {
 	s := open(t, "redis+cluster://"+startCluster(t)[0].Addr())
 	for bucket := range 3 {
-		id := mustCreate(t, s, merchantOf(session.Bucket(bucket*21)), newSession()).Session.ID
+		id := mustCreate(t, s, merchantIn(session.Bucket(bucket*21)), newSession()).Session.ID
 		must(t, second(s.Settle(t.Context(), id, of(7, paid("card-1")))))
 	}
 	if got, err := s.Owed(t.Context(), []time.Duration{time.Hour, 0}); err != nil || got[0] != 0 || got[1] != 3 {

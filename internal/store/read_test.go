@@ -68,10 +68,10 @@ func TestSession_NotFound(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want ErrNotFound", desc, read, err)
 		}
 		if admitted.Remaining != test.asks.Limit.Burst-1 && test.asks.MerchantID != owner.MerchantID {
-			t.Errorf("%s: remaining %d: the request must be counted, and its quota told", desc, admitted.Remaining)
+			t.Errorf("%s: remaining %d: the request must be counted, and its quota returned", desc, admitted.Remaining)
 		}
 		if admitted.Now.IsZero() {
-			t.Errorf("%s: the time is not told", desc)
+			t.Errorf("%s: no time is returned", desc)
 		}
 	}
 	for desc, id := range map[string]session.ID{"never made": session.NewID("aaaaaaaaaaaa", false), "no id at all": {}} {
@@ -110,16 +110,16 @@ func TestPublicSession_LimitedBeforeLookup(t *testing.T) {
 	}
 }
 
-// Whoever reads first: it is expired, since the moment it expired, and everyone after sees the same.
+// Whichever request reads first: the session ended when it expired, and every later request sees the same.
 func TestRead_ExpiresDueSession(t *testing.T) {
 	s := open(t, shared.URL())
 	for _, first := range []string{"merchant", "payer", "replay"} {
 		t.Run(first, func(t *testing.T) {
 			asks := merchant()
-			wanted := with(newSession(), func(n *store.NewSession) {
+			request := with(newSession(), func(n *store.NewSession) {
 				n.Lifetime, n.Idempotency = 25*time.Millisecond, idempotencyKey(t, "order-1001")
 			})
-			want := mustCreate(t, s, asks, wanted).Session
+			want := mustCreate(t, s, asks, request).Session
 			due(t, s, want)
 			want.Status, want.EndedAt = session.Expired, want.ExpiresAt
 
@@ -137,16 +137,16 @@ func TestRead_ExpiresDueSession(t *testing.T) {
 					}
 				},
 				"replay": func() {
-					again := mustCreate(t, s, asks, wanted)
+					again := mustCreate(t, s, asks, request)
 					if diff := cmp.Diff(store.Created{Session: want, Replayed: true}, again, sameSession); diff != "" {
 						t.Errorf("replay (-want +got):\n%s", diff)
 					}
 				},
 			}
 			reads[first]()
-			// Written back, and not only told: the next program may look at the hash itself.
+			// Written back, not only returned: the next program may read the hash itself.
 			c := client(t, shared)
-			key := bucketTag(asks.MerchantID) + "session:" + want.ID.String()
+			key := merchantTag(asks.MerchantID) + "session:" + want.ID.String()
 			if status := c.HGet(t.Context(), key, "s").Val(); status != "EXPIRED" {
 				t.Errorf("Redis holds %s", status)
 			}
@@ -157,12 +157,12 @@ func TestRead_ExpiresDueSession(t *testing.T) {
 			for _, read := range reads {
 				read()
 			}
-			// Told once, however many looked, and of the moment it expired.
+			// One event, however many read it, at the time of its expiry.
 			wantEvent := feed.Event{
 				ID: feed.SessionEventID(want.ID, feed.MarkEnded), Kind: v1alpha1.EventSessionExpired, OccurredAt: want.ExpiresAt,
 				MerchantID: asks.MerchantID, MerchantName: want.MerchantName, Session: &feed.SessionChange{Session: want, Sequence: 1},
 			}
-			if diff := cmp.Diff([]feed.Event{wantEvent}, eventsOf(t, c, want.ID), sameSession); diff != "" {
+			if diff := cmp.Diff([]feed.Event{wantEvent}, sessionEvents(t, c, want.ID), sameSession); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
@@ -172,8 +172,8 @@ func TestRead_ExpiresDueSession(t *testing.T) {
 func TestRead_PendingUntilExpiry(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.Lifetime = 40 * time.Millisecond })
-	id := mustCreate(t, s, asks, wanted).Session.ID
+	request := with(newSession(), func(n *store.NewSession) { n.Lifetime = 40 * time.Millisecond })
+	id := mustCreate(t, s, asks, request).Session.ID
 	eventually(t, "the session expires", func() bool {
 		admitted, read, err := s.Session(t.Context(), asks, id)
 		if err != nil {
@@ -194,7 +194,7 @@ func TestRead_FinalStatusDoesNotExpire(t *testing.T) {
 		asks := merchant()
 		created := mustCreate(t, s, asks, with(newSession(), func(n *store.NewSession) { n.Lifetime = 10 * time.Millisecond })).Session
 		ended := created.CreatedAt.Add(3 * time.Millisecond)
-		key := bucketTag(asks.MerchantID) + "session:" + created.ID.String()
+		key := merchantTag(asks.MerchantID) + "session:" + created.ID.String()
 		if err := c.HSet(t.Context(), key, "s", string(status), "e", ended.UnixMilli()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -230,9 +230,9 @@ func TestSession_Unreadable(t *testing.T) {
 		"a final status without its end": {"s", "COMPLETED"},
 	} {
 		asks := merchant()
-		wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
-		id := mustCreate(t, s, asks, wanted).Session.ID
-		key := bucketTag(asks.MerchantID) + "session:" + id.String()
+		request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+		id := mustCreate(t, s, asks, request).Session.ID
+		key := merchantTag(asks.MerchantID) + "session:" + id.String()
 		switch {
 		case harm.field == "f":
 			c.HSet(t.Context(), key, "f", asks.MerchantID+"\t"+harm.value)
@@ -245,7 +245,7 @@ func TestSession_Unreadable(t *testing.T) {
 		if !errors.Is(err, redis.ErrCorrupt) || !cmp.Equal(read, session.Session{}, sameSession) {
 			t.Errorf("%s: read: %+v, %v; want ErrCorrupt", desc, read, err)
 		}
-		if _, again, err := s.CreateSession(t.Context(), asks, wanted); !errors.Is(err, redis.ErrCorrupt) || again.Replayed {
+		if _, again, err := s.CreateSession(t.Context(), asks, request); !errors.Is(err, redis.ErrCorrupt) || again.Replayed {
 			t.Errorf("%s: replay: %v; want ErrCorrupt", desc, err)
 		}
 	}

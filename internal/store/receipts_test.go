@@ -24,8 +24,8 @@ func openReceipts(t *testing.T) (*services, *goredis.Client) {
 	return storetest.OpenWith(t, server.URL(), store.Options{Receipts: true}), client(t, server)
 }
 
-// leaseOf takes what is due in the bucket of a session.
-func leaseOf(t *testing.T, s *services, id session.ID, lease time.Duration) []store.LeasedReceipt {
+// leaseReceipt takes what is due in the bucket of a session.
+func leaseReceipt(t *testing.T, s *services, id session.ID, lease time.Duration) []store.LeasedReceipt {
 	t.Helper()
 	leased, err := s.LeaseReceipts(t.Context(), id.Bucket(), lease, 10)
 	must(t, err)
@@ -34,10 +34,10 @@ func leaseOf(t *testing.T, s *services, id session.ID, lease time.Duration) []st
 
 func holdsAddress(t *testing.T, c *goredis.Client, id session.ID) bool {
 	t.Helper()
-	return c.HExists(t.Context(), bucketTag(id.MerchantID())+"session:"+id.String(), "u").Val()
+	return c.HExists(t.Context(), merchantTag(id.MerchantID())+"session:"+id.String(), "u").Val()
 }
 
-// The address is kept for a receipt that can be owed, and for nothing else.
+// The address is kept for a receipt that may be sent, and for nothing else.
 func TestCreateSession_Address(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
@@ -80,7 +80,7 @@ func TestSettle_Receipt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			id := mustCreate(t, s, merchant(), with(newSession(), test.change)).Session.ID
 			test.settle(id)
-			leased := leaseOf(t, s, id, time.Minute)
+			leased := leaseReceipt(t, s, id, time.Minute)
 			if len(leased) != test.want {
 				t.Fatalf("%d receipts are due, want %d", len(leased), test.want)
 			}
@@ -100,20 +100,20 @@ func TestSettle_Receipt(t *testing.T) {
 func TestSettle_ReceiptInTestMode(t *testing.T) {
 	s, c := openReceipts(t)
 	id := mustCreate(t, s, with(merchant(), inTestMode), newSession()).Session.ID
-	must(t, c.HSet(t.Context(), bucketTag(id.MerchantID())+"session:"+id.String(), "u", address).Err())
+	must(t, c.HSet(t.Context(), merchantTag(id.MerchantID())+"session:"+id.String(), "u", address).Err())
 	if settled, err := s.SettleTest(t.Context(), id, paid("a")); err != nil || !settled.Applied {
 		t.Errorf("the payment is %+v, %v", settled, err)
 	}
-	if leased := leaseOf(t, s, id, time.Minute); len(leased) != 0 {
+	if leased := leaseReceipt(t, s, id, time.Minute); len(leased) != 0 {
 		t.Errorf("%d receipts are due", len(leased))
 	}
 }
 
-// Where nobody sends receipts, none is listed for longer than its session lives, and the list ends with the last.
+// Where receipts are turned off, none is listed for longer than its session lives, and the list ends with the last.
 func TestSettle_ReceiptsTurnedOff(t *testing.T) {
 	s, c := openReceipts(t)
 	asks := merchant()
-	key := bucketTag(asks.MerchantID) + "receipts"
+	key := merchantTag(asks.MerchantID) + "receipts"
 	old := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
 	must(t, second(s.Settle(t.Context(), old, paid("a"))))
 	must(t, c.ZAdd(t.Context(), key, goredis.Z{Score: float64(time.Now().Add(-31 * 24 * time.Hour).UnixMilli()), Member: old.String()}).Err())
@@ -131,7 +131,7 @@ func TestSettle_ReceiptsTurnedOff(t *testing.T) {
 func TestSettle_ReceiptsOfAnotherType(t *testing.T) {
 	s, c := openReceipts(t)
 	asks := merchant()
-	must(t, c.Set(t.Context(), bucketTag(asks.MerchantID)+"receipts", "text", 0).Err())
+	must(t, c.Set(t.Context(), merchantTag(asks.MerchantID)+"receipts", "text", 0).Err())
 	id := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
 	if settled, err := s.Settle(t.Context(), id, paid("a")); err != nil || !settled.Applied {
 		t.Errorf("the payment is %+v, %v", settled, err)
@@ -146,7 +146,7 @@ func TestEndReceipt(t *testing.T) {
 	s, c := openReceipts(t)
 	id := mustCreate(t, s, merchant(), with(newSession(), withAddress)).Session.ID
 	must(t, second(s.Settle(t.Context(), id, paid("a"))))
-	leased := leaseOf(t, s, id, time.Minute)[0]
+	leased := leaseReceipt(t, s, id, time.Minute)[0]
 	must(t, s.EndReceipt(t.Context(), leased))
 	if holdsAddress(t, c, id) {
 		t.Error("the address is still stored")
@@ -163,17 +163,17 @@ func TestEndReceipt(t *testing.T) {
 	}
 }
 
-// A settlement that fails half-way lists a session that is still pending. Whoever ends that leaves the address for the settlement that succeeds.
+// A settlement that fails half-way lists a session that is still pending. Its end leaves the address for the settlement that succeeds.
 func TestEndReceipt_PendingSession(t *testing.T) {
 	s, c := openReceipts(t)
 	id := mustCreate(t, s, merchant(), with(newSession(), withAddress)).Session.ID
-	must(t, c.ZAdd(t.Context(), bucketTag(id.MerchantID())+"receipts", goredis.Z{Score: 1, Member: id.String()}).Err())
-	must(t, s.EndReceipt(t.Context(), leaseOf(t, s, id, time.Minute)[0]))
+	must(t, c.ZAdd(t.Context(), merchantTag(id.MerchantID())+"receipts", goredis.Z{Score: 1, Member: id.String()}).Err())
+	must(t, s.EndReceipt(t.Context(), leaseReceipt(t, s, id, time.Minute)[0]))
 	if !holdsAddress(t, c, id) {
 		t.Error("the address is gone")
 	}
 	must(t, second(s.Settle(t.Context(), id, paid("a"))))
-	if leased := leaseOf(t, s, id, time.Minute); len(leased) != 1 {
+	if leased := leaseReceipt(t, s, id, time.Minute); len(leased) != 1 {
 		t.Errorf("%d receipts are due", len(leased))
 	}
 }
@@ -185,14 +185,14 @@ func count(t *testing.T, s *services, id session.ID) store.PendingReceipts {
 	return all[id.Bucket()]
 }
 
-// Nobody else gets a leased receipt; when the lease ends it is due again, and then the first one can do nothing about it.
+// A leased receipt is leased once; when the lease ends it is due again, and then the first lease is stale.
 func TestLeaseReceipts(t *testing.T) {
 	s, _ := openReceipts(t)
 	id := mustCreate(t, s, merchant(), with(newSession(), withAddress)).Session.ID
 	must(t, second(s.Settle(t.Context(), id, paid("a"))))
-	first := leaseOf(t, s, id, 0)[0] // it has ended
-	second := leaseOf(t, s, id, time.Hour)
-	if len(second) != 1 || len(leaseOf(t, s, id, time.Hour)) != 0 {
+	first := leaseReceipt(t, s, id, 0)[0] // it has ended
+	second := leaseReceipt(t, s, id, time.Hour)
+	if len(second) != 1 || len(leaseReceipt(t, s, id, time.Hour)) != 0 {
 		t.Fatal("want one holder after the first, and no other")
 	}
 	for name, err := range map[string]error{
@@ -213,9 +213,9 @@ func TestLeaseReceipts_Stray(t *testing.T) {
 	s, c := openReceipts(t)
 	asks := merchant()
 	id := mustCreate(t, s, asks, newSession()).Session.ID
-	must(t, c.ZAdd(t.Context(), bucketTag(asks.MerchantID)+"receipts",
+	must(t, c.ZAdd(t.Context(), merchantTag(asks.MerchantID)+"receipts",
 		goredis.Z{Score: 1, Member: "what is this"}, goredis.Z{Score: 1, Member: id.String()}).Err())
-	leased := leaseOf(t, s, id, time.Minute)
+	leased := leaseReceipt(t, s, id, time.Minute)
 	if len(leased) != 1 || count(t, s, id).All != 1 {
 		t.Fatalf("leased %v of %+v", leased, count(t, s, id))
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// refundEvents returns what events tell of the refunds of a session.
+// refundEvents returns the refunds of a session's events.
 func refundEvents(events []feed.Event) (refunds []feed.Refund) {
 	for _, event := range events {
 		if event.Session.Refund != nil {
@@ -37,7 +37,7 @@ func TestRefund(t *testing.T) {
 	errRepeated := errors.New("repeated")
 	for name, test := range map[string]struct {
 		steps    []step
-		refunded int64 // what the payer's page says
+		refunded int64 // what the payer's page shows
 		events   []feed.Refund
 	}{
 		"whole": {
@@ -101,7 +101,7 @@ func TestRefund(t *testing.T) {
 					t.Errorf("step %d: recorded at %s, and before at %s", i, got.At, at)
 				}
 			}
-			if diff := cmp.Diff(test.events, refundEvents(eventsOf(t, client(t, shared), id))); diff != "" {
+			if diff := cmp.Diff(test.events, refundEvents(sessionEvents(t, client(t, shared), id))); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 			_, after, err := replicas[1].Session(t.Context(), asks, id)
@@ -110,7 +110,7 @@ func TestRefund(t *testing.T) {
 				t.Errorf("the session (-before +after):\n%s", diff)
 			}
 			if _, public, err := replicas[1].PublicSession(t.Context(), payer(), id); err != nil || public.RefundedCents != test.refunded {
-				t.Errorf("the payer's page says %d (%v), want %d", public.RefundedCents, err, test.refunded)
+				t.Errorf("the payer's page shows %d (%v), want %d", public.RefundedCents, err, test.refunded)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestRefund_NothingMoved(t *testing.T) {
 	}
 }
 
-// A rail is told about the bound, for the money has moved. It takes no room from another one.
+// A rail gets an error at the bound, for the money has moved. It takes no room from another one.
 func TestRefund_Bounded(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	id := mustCreate(t, s, asks, newSession()).Session.ID
@@ -203,7 +203,7 @@ func TestRefund_Story(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	c, key, field := client(t, shared), bucketTag(asks.MerchantID)+"session:"+id.String(), "b:"+rail.Scope("r9")
+	c, key, field := client(t, shared), merchantTag(asks.MerchantID)+"session:"+id.String(), "b:"+rail.Scope("r9")
 	for _, garbage := range []string{"", "x 1 card-1", "1 x card-1", "1 1", "0 1 card-1"} {
 		must(t, c.HSet(t.Context(), key, field, garbage).Err())
 		if _, err := s.Story(t.Context(), id); !errors.Is(err, redis.ErrCorrupt) {
@@ -212,7 +212,7 @@ func TestRefund_Story(t *testing.T) {
 	}
 	must(t, c.HSet(t.Context(), key, field, "").Err())
 	if _, err := s.Refund(t.Context(), id, refunding("card-1", "r4", 1)); !errors.Is(err, redis.ErrCorrupt) {
-		t.Errorf("a refund beside one that is garbled: %v", err)
+		t.Errorf("a refund beside an unreadable one: %v", err)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestRefund_HeldSession(t *testing.T) {
 	}
 }
 
-// Nobody could receive the event of a merchant that was deleted.
+// A deleted merchant receives no event.
 func TestRefund_MerchantDeleted(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	id := mustCreate(t, s, asks, newSession()).Session.ID
@@ -249,8 +249,8 @@ func TestRefund_MerchantDeleted(t *testing.T) {
 			t.Errorf("%+v, %v; want repeated %t", got, err, repeated)
 		}
 	}
-	if events := eventsOf(t, client(t, shared), id); len(events) != 0 {
-		t.Errorf("recorded %v", kindsOf(events))
+	if events := sessionEvents(t, client(t, shared), id); len(events) != 0 {
+		t.Errorf("recorded %v", eventKinds(events))
 	}
 	story, err := s.Story(t.Context(), id)
 	must(t, err)
@@ -287,7 +287,7 @@ func TestRefund_RacesNeverExceedThePayment(t *testing.T) {
 	}
 	story, err := replicas[0].Story(t.Context(), id)
 	must(t, err)
-	events := kindsOf(eventsOf(t, client(t, shared), id))
+	events := eventKinds(sessionEvents(t, client(t, shared), id))
 	if recorded != 12 || len(answers) != 12 || len(story.Refunds) != 12 || len(events) != 13 || events[12] != v1alpha1.EventPaymentRefunded {
 		t.Errorf("%d refunds were recorded, %d answered so, %d are listed, events %v; want 12", recorded, len(answers), len(story.Refunds), events)
 	}
@@ -320,7 +320,7 @@ func TestRefund_RepeatedAfterFailover(t *testing.T) {
 			t.Errorf("%s at the replica that took over: %+v, %v", ref, got, err)
 		}
 	}
-	if events := refundEvents(eventsOf(t, client(t, replica), id)); len(events) != 2 {
+	if events := refundEvents(sessionEvents(t, client(t, replica), id)); len(events) != 2 {
 		t.Errorf("events: %+v", events)
 	}
 }

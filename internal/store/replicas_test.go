@@ -84,7 +84,7 @@ func TestSettle_ReplicatedAfterScriptFlush(t *testing.T) {
 	if got, err := s.Settle(t.Context(), id, paid("a")); err != nil || !got.Applied || got.Repeated {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if n := client(t, replica).Exists(t.Context(), bucketTagOf(id.Bucket())+"session:"+id.String()).Val(); n != 1 {
+	if n := client(t, replica).Exists(t.Context(), bucketTag(id.Bucket())+"session:"+id.String()).Val(); n != 1 {
 		t.Error("the replica does not have it")
 	}
 }
@@ -112,7 +112,7 @@ func TestSettle_ReplicatedInCluster(t *testing.T) {
 	servers := startCluster(t)
 	replicas := followCluster(t, servers)
 	s := open(t, "redis+cluster://"+servers[0].Addr(), copied(1, patience))
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	var ids []session.ID
 	for range 3 {
 		ids = append(ids, mustCreate(t, s, asks, newSession()).Session.ID)
@@ -125,7 +125,7 @@ func TestSettle_ReplicatedInCluster(t *testing.T) {
 	}
 	settled("at first", ids[0])
 
-	slot := int(client(t, servers[0]).ClusterKeySlot(t.Context(), bucketTag(asks.MerchantID)).Val())
+	slot := int(client(t, servers[0]).ClusterKeySlot(t.Context(), merchantTag(asks.MerchantID)).Val())
 	at := slot * 3 / slots
 	from, to := client(t, servers[at]), client(t, servers[(at+1)%3])
 	toID := moveSlot(t, slot, from, to)
@@ -171,8 +171,8 @@ func startSentinel(t *testing.T, masterPort string) string {
 
 	// A Sentinel writes what it learns into its configuration.
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	lines := fmt.Appendf(nil, "bind 127.0.0.1\nport %s\nsentinel monitor pay 127.0.0.1 %s 1\n", port, masterPort)
-	must(t, os.WriteFile(config, lines, 0o600))
+	settings := fmt.Appendf(nil, "bind 127.0.0.1\nport %s\nsentinel monitor pay 127.0.0.1 %s 1\n", port, masterPort)
+	must(t, os.WriteFile(config, settings, 0o600))
 	binary, err := redistest.Binary()
 	must(t, err)
 	process := exec.CommandContext(t.Context(), binary, config, "--sentinel")
@@ -213,7 +213,7 @@ func TestSentinel_Failover(t *testing.T) {
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
 	eventually(t, "the replica has the session", func() bool {
-		return client(t, replica).Exists(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String()).Val() == 1
+		return client(t, replica).Exists(t.Context(), merchantTag(asks.MerchantID)+"session:"+created.ID.String()).Val() == 1
 	})
 	eventually(t, "the Sentinel finds the replica good enough", func() bool {
 		return watcher.Failover(t.Context(), "pay").Err() == nil

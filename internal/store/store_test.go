@@ -91,15 +91,15 @@ func TestOperations_EmbeddedServer(t *testing.T) {
 	}
 	assertRecovers(t, s)
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
-	created := mustCreate(t, s, asks, wanted)
+	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	created := mustCreate(t, s, asks, request)
 	for i := range store.MaxBlocks + 2 {
 		addBlocked(t, s, asks.MerchantID, map[string]int64{block(i): 1})
 	}
 	if blocks, sum := blockedRequests(t, s, asks.MerchantID); len(blocks) < store.MaxBlocks || sum != store.MaxBlocks+2 {
 		t.Errorf("%d blocks are kept, of %d requests", len(blocks), sum)
 	}
-	again := mustCreate(t, s, asks, wanted)
+	again := mustCreate(t, s, asks, request)
 	if !again.Replayed || again.Mismatch || again.Session.ID != created.Session.ID {
 		t.Errorf("a repeated Idempotency-Key: %+v", again)
 	}
@@ -117,7 +117,7 @@ func TestOperations_EmbeddedServer(t *testing.T) {
 	if swept := sweepAll(t, s, expiring.ID.Bucket(), 10); swept.Expired != 1 {
 		t.Errorf("sweep: %+v", swept)
 	}
-	if recorded, err := s.RecordRotation(t.Context(), rotationOf(asks, 2), rotatedAt, feed.History{}); err != nil || !recorded {
+	if recorded, err := s.RecordRotation(t.Context(), newRotation(asks, 2), rotatedAt, feed.History{}); err != nil || !recorded {
 		t.Errorf("record a rotation: %v, %v", recorded, err)
 	}
 	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {
@@ -132,7 +132,7 @@ func TestOperations_EmbeddedServer(t *testing.T) {
 func TestKeys_NamesAndLifetimes(t *testing.T) {
 	s := storetest.OpenWith(t, shared.URL(), store.Options{SessionRetention: 48 * time.Hour})
 	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 1 }) // so that its entry stays a while
-	tag := bucketTag(asks.MerchantID)
+	tag := merchantTag(asks.MerchantID)
 	short := with(newSession(), func(n *store.NewSession) {
 		n.Lifetime = time.Minute
 		n.Idempotency = idempotencyKey(t, "order-1001")
@@ -175,7 +175,7 @@ func TestKeys_NamesAndLifetimes(t *testing.T) {
 	}
 
 	// No two merchants of this test share a key, so whatever else bears the merchant's id is a key
-	// nobody knows of.
+	// that is unknown.
 	keys := c.Keys(t.Context(), "*"+asks.MerchantID+"*").Val()
 	if len(keys) != 6 { // rate, two idem, two sessions and their order
 		t.Errorf("keys with the merchant's id: %v", keys)
@@ -186,15 +186,15 @@ func TestOperations_OneCommand(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.URL(), func(o *redis.Options) { o.PoolSize = 1 })
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
-	id := mustCreate(t, s, asks, wanted).Session.ID
+	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	id := mustCreate(t, s, asks, request).Session.ID
 	cancelled := mustCreate(t, s, asks, newSession()).Session.ID
 	generation := int64(1)
 
 	all := map[string]func(context.Context) error{
 		"admit":           func(ctx context.Context) error { _, err := s.Admit(ctx, asks); return err },
 		"create":          func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, newSession()); return err },
-		"replayed create": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
+		"replayed create": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, request); return err },
 		"merchant's read": func(ctx context.Context) error { _, _, err := s.Session(ctx, asks, id); return err },
 		"read the feed":   func(ctx context.Context) error { _, _, err := s.Feed(ctx, asks, feed.Cursor{}, 10); return err },
 		"list what ended": func(ctx context.Context) error {
@@ -212,14 +212,14 @@ func TestOperations_OneCommand(t *testing.T) {
 			_, err := s.Settle(ctx, id, paid(newID()))
 			return err
 		},
-		"create and tell": func(ctx context.Context) error {
+		"create and record": func(ctx context.Context) error {
 			_, _, err := s.CreateSession(ctx, asks, with(newSession(), func(n *store.NewSession) { n.EmitCreated = true }))
 			return err
 		},
 		"sweep of nothing": func(ctx context.Context) error { _, err := sweep(ctx, s.Store, id.Bucket(), 10); return err },
 		"record a rotation": func(ctx context.Context) error {
 			generation++
-			_, err := s.RecordRotation(ctx, rotationOf(asks, generation), rotatedAt, feed.History{})
+			_, err := s.RecordRotation(ctx, newRotation(asks, generation), rotatedAt, feed.History{})
 			return err
 		},
 		"write an override": func(ctx context.Context) error {
@@ -273,13 +273,13 @@ func TestScripts_DeclareTheirKeys(t *testing.T) {
 // everyBranch makes each script write all that it ever does.
 func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store.Admission, c *goredis.Client) {
 	t.Helper()
-	ctx, tag := t.Context(), bucketTag(asks.MerchantID)
+	ctx, tag := t.Context(), merchantTag(asks.MerchantID)
 	create := func(change ...func(*store.NewSession)) session.Session {
-		wanted := newSession()
+		request := newSession()
 		for _, c := range change {
-			c(&wanted)
+			c(&request)
 		}
-		return mustCreate(t, s, asks, wanted).Session
+		return mustCreate(t, s, asks, request).Session
 	}
 	all := func(n *store.NewSession) {
 		n.EmitCreated, n.Charge.CustomerEmail, n.Idempotency = true, "a@example.com", idempotencyKey(t, newID())
@@ -330,8 +330,8 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 
 	test := with(asks, inTestMode)
 	for _, amount := range []int64{session.TestAmountCompletes, session.TestAmountMismatches, session.TestAmountLate} {
-		acting := mustCreate(t, s, test, with(newSession(), func(n *store.NewSession) { all(n); n.Charge.AmountCents = amount })).Session
-		must(t, c.ZAdd(ctx, tag+"expiry", goredis.Z{Score: 1, Member: tag + "session:" + acting.ID.String()}).Err())
+		settles := mustCreate(t, s, test, with(newSession(), func(n *store.NewSession) { all(n); n.Charge.AmountCents = amount })).Session
+		must(t, c.ZAdd(ctx, tag+"expiry", goredis.Z{Score: 1, Member: tag + "session:" + settles.ID.String()}).Err())
 	}
 
 	for _, read := range []func(session.ID){
@@ -340,7 +340,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 		func(id session.ID) { must(t, second(s.WatchedSession(ctx, id))) },
 		func(id session.ID) { must(t, second(s.Story(ctx, id))) },
 		func(id session.ID) { must(t, second(s.Payments(ctx, id))) },
-		func(id session.ID) { // held, renewed, refused, released
+		func(id session.ID) { // held, renewed, rejected, released
 			for _, hold := range []store.Hold{holding(bank, "a"), holding(bank, "a"), holding(card, "a"), releasing(bank, "a")} {
 				_, _ = s.Hold(ctx, id, hold)
 			}
@@ -353,7 +353,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 			must(t, second(s.Settle(ctx, id, failed("a"))))
 		},
 		func(session.ID) { _, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 1}); must(t, err) },
-		func(session.ID) { must(t, second(s.Ended(ctx, accountOf(asks), store.EndedQuery{Limit: 1}))) },
+		func(session.ID) { must(t, second(s.Ended(ctx, newAccount(asks), store.EndedQuery{Limit: 1}))) },
 		func(session.ID) { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); must(t, err) },
 		func(id session.ID) { _, _, _ = s.Cancel(ctx, asks, id) },
 		func(id session.ID) { _, _ = s.Refund(ctx, id, refunding("none", "r", 1)) }, // no such payment
@@ -380,8 +380,8 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	}
 
 	expired()
-	garbled := expired()
-	must(t, c.HSet(ctx, tag+"session:"+garbled.String(), "x", "nan").Err())
+	unreadable := expired()
+	must(t, c.HSet(ctx, tag+"session:"+unreadable.String(), "x", "nan").Err())
 	must(t, c.ZAdd(ctx, tag+"expiry", goredis.Z{Score: 1, Member: expired().String()}, goredis.Z{Score: 1, Member: create().ID.String()}).Err())
 	must(t, c.RPush(ctx, tag+"expiry:7", "{b99}:what is this").Err())
 	must(t, c.Set(ctx, tag+"expiry:8", "text", 0).Err())
@@ -421,7 +421,7 @@ func TestMetrics_ErrorsByCause(t *testing.T) {
 	if _, _, err := s.Session(hungUp, asks, created.ID); err == nil {
 		t.Error("a caller who is gone got an answer")
 	}
-	must(t, client(t, server).Set(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String(), "not a hash", 0).Err())
+	must(t, client(t, server).Set(t.Context(), merchantTag(asks.MerchantID)+"session:"+created.ID.String(), "not a hash", 0).Err())
 	if _, _, err := s.Session(t.Context(), asks, created.ID); err == nil {
 		t.Error("a session that cannot be read was read")
 	}
@@ -482,7 +482,7 @@ func TestOperations_KeysOfAnotherType(t *testing.T) {
 	c := client(t, shared)
 	asks := merchant()
 	id := session.NewID(asks.MerchantID, false)
-	key := bucketTag(asks.MerchantID) + "session:" + id.String()
+	key := merchantTag(asks.MerchantID) + "session:" + id.String()
 	if err := c.Set(t.Context(), key, "text", time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -510,8 +510,8 @@ func TestOperations_ScriptFlushMeanwhile(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = key })
-				if _, created, err := s.CreateSession(t.Context(), asks, wanted); err != nil || created.Replayed {
+				request := with(newSession(), func(n *store.NewSession) { n.Idempotency = key })
+				if _, created, err := s.CreateSession(t.Context(), asks, request); err != nil || created.Replayed {
 					t.Errorf("create: replayed %v, %v", created.Replayed, err)
 					return
 				}
@@ -540,11 +540,11 @@ func TestOperations_ScriptFlushMeanwhile(t *testing.T) {
 	}
 }
 
-// assertUnavailable runs every operation. Each must say so, soon, and without a word about whom it was for.
+// assertUnavailable runs every operation. Each must return that error, soon, and without any data of its request.
 func assertUnavailable(t *testing.T, s *services) {
 	t.Helper()
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) {
+	request := with(newSession(), func(n *store.NewSession) {
 		n.Charge.CustomerEmail, n.Idempotency = "ada@example.com", idempotencyKey(t, "order-1001")
 	})
 	all := map[string]func(context.Context) error{
@@ -552,9 +552,9 @@ func assertUnavailable(t *testing.T, s *services) {
 			_, _, err := s.PublicSession(ctx, payer(), session.NewID("aaaaaaaaaaaa", false))
 			return err
 		},
-		"create with a key": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, wanted); return err },
+		"create with a key": func(ctx context.Context) error { _, _, err := s.CreateSession(ctx, asks, request); return err },
 		"record a rotation": func(ctx context.Context) error {
-			_, err := s.RecordRotation(ctx, rotationOf(asks, 2), rotatedAt, feed.History{})
+			_, err := s.RecordRotation(ctx, newRotation(asks, 2), rotatedAt, feed.History{})
 			return err
 		},
 		"write an override": func(ctx context.Context) error {
@@ -576,9 +576,9 @@ func assertUnavailable(t *testing.T, s *services) {
 		if took := time.Since(began); took > soon {
 			t.Errorf("%s took %s with a timeout of 200 ms", name, took)
 		}
-		for _, secret := range []string{asks.KeyID, asks.MerchantID, asks.Digest.Hex(), "ada@example.com", wanted.Idempotency.Hash()} {
+		for _, secret := range []string{asks.KeyID, asks.MerchantID, asks.Digest.Hex(), "ada@example.com", request.Idempotency.Hash()} {
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%s: the error tells whom it was for: %v", name, err)
+				t.Errorf("%s: the error quotes the request: %v", name, err)
 			}
 		}
 	}
@@ -601,11 +601,11 @@ func TestOperations_ServerHangs(t *testing.T) {
 	server := redistest.Start(t)
 	s := impatient(t, server.URL())
 	asks := merchant()
-	wanted := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
+	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	assertRecovers(t, s)
 	server.Pause()
 	assertUnavailable(t, s)
-	if _, _, err := s.CreateSession(t.Context(), asks, wanted); !errors.Is(err, redis.ErrUnavailable) {
+	if _, _, err := s.CreateSession(t.Context(), asks, request); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("create: %v, want ErrUnavailable", err)
 	}
 	server.Resume()
@@ -614,11 +614,11 @@ func TestOperations_ServerHangs(t *testing.T) {
 	// The script may have been in the server's socket and run when it woke up, or not. Either way the
 	// retry ends with exactly one session.
 	patient := open(t, server.URL())
-	first := mustCreate(t, patient, asks, wanted).Session
-	if again := mustCreate(t, patient, asks, wanted); !again.Replayed || again.Session.ID != first.ID {
+	first := mustCreate(t, patient, asks, request).Session
+	if again := mustCreate(t, patient, asks, request); !again.Replayed || again.Session.ID != first.ID {
 		t.Error("the retries made two sessions")
 	}
-	keys := client(t, server).Keys(t.Context(), bucketTag(asks.MerchantID)+"session:*").Val()
+	keys := client(t, server).Keys(t.Context(), merchantTag(asks.MerchantID)+"session:*").Val()
 	own := 0
 	for _, key := range keys {
 		if owned(client(t, server), asks, key) {
@@ -630,9 +630,9 @@ func TestOperations_ServerHangs(t *testing.T) {
 	}
 }
 
-// Redis refuses to grow, to write, or to write without a replica. Nothing may be half done.
+// Redis rejects writes: it is full, or a replica is missing. Nothing may be half done.
 func TestOperations_ServerRejectsWrites(t *testing.T) {
-	for desc, setting := range map[string]struct{ name, refuse, allow string }{
+	for desc, setting := range map[string]struct{ name, reject, allow string }{
 		"out of memory":        {"maxmemory", "1", "0"},
 		"a replica is missing": {"min-replicas-to-write", "1", "0"},
 	} {
@@ -642,7 +642,7 @@ func TestOperations_ServerRejectsWrites(t *testing.T) {
 			assertRecovers(t, s)
 			c := client(t, server)
 			before := c.DBSize(t.Context()).Val()
-			if err := c.ConfigSet(t.Context(), setting.name, setting.refuse).Err(); err != nil {
+			if err := c.ConfigSet(t.Context(), setting.name, setting.reject).Err(); err != nil {
 				t.Fatal(err)
 			}
 			assertUnavailable(t, s)
@@ -696,7 +696,7 @@ func clusterOfOne(addr func() string, script func(words []string) string) func([
 	}
 }
 
-// A reply that is lost tells nothing about whether the script ran. Sent again by the client, it might
+// A lost reply leaves open whether the script ran. Sent again by the client, it might
 // run twice; so it is the caller who decides, with its Idempotency-Key.
 func TestOperations_LostReplyIsNotRetried(t *testing.T) {
 	for _, form := range []string{"redis://", "redis+cluster://"} {
@@ -723,7 +723,7 @@ func TestOperations_LostReplyIsNotRetried(t *testing.T) {
 	}
 }
 
-// A server of a cluster that says where the slot has gone has run nothing. It is followed, but not forever.
+// A server of a cluster that redirects has run nothing. The client follows, but not forever.
 func TestCluster_RedirectionLoop(t *testing.T) {
 	for _, kind := range []string{"MOVED", "ASK"} {
 		var server *fakeServer
@@ -741,7 +741,7 @@ func TestCluster_RedirectionLoop(t *testing.T) {
 	}
 }
 
-// Redis quotes the command it does not like, and with it keys and digests.
+// Redis quotes a command that it rejects, and with it keys and digests.
 func TestErrors_DoNotQuoteRedis(t *testing.T) {
 	asks := merchant()
 	server := startFakeServer(t, func(words []string) string {
@@ -774,7 +774,7 @@ func TestOperations_MalformedReply(t *testing.T) {
 	}
 }
 
-// fakeServer speaks just enough of the Redis protocol to fail in ways a real server cannot be told to.
+// fakeServer speaks just enough of the Redis protocol to fail in ways that a real server cannot be configured to.
 type fakeServer struct {
 	listener net.Listener
 	// answer returns the raw reply to a command; an empty one closes the connection, as if the reply
@@ -869,7 +869,7 @@ func readLength(reader *bufio.Reader, kind byte) (int, error) {
 		return 0, err
 	}
 	if line[0] != kind {
-		return 0, fmt.Errorf("a line begins with %q, want %q", line[0], kind)
+		return 0, fmt.Errorf("the reply begins with %q, want %q", line[0], kind)
 	}
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }

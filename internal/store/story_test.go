@@ -13,7 +13,7 @@ import (
 )
 
 // A story has the session as its merchant reads it, and each payment that it did not take.
-func TestStory_RejectedPayments(t *testing.T) {
+func TestStory_RefusedPayments(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
 	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
@@ -43,17 +43,17 @@ func TestStory_RejectedPayments(t *testing.T) {
 	}
 }
 
-// Who only reads does not end a session that is due, and is told how it ends.
+// A read-only request does not end a session that is due, and shows how it ends.
 func TestStory_DueSessionIsNotWritten(t *testing.T) {
 	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
 	created := mustCreate(t, s, asks, with(newSession(), short)).Session
 	due(t, s, created)
-	key := bucketTag(asks.MerchantID) + "session:" + created.ID.String()
+	key := merchantTag(asks.MerchantID) + "session:" + created.ID.String()
 	before := c.HGetAll(t.Context(), key).Val()
 	story, err := s.Story(t.Context(), created.ID)
 	must(t, err)
 	if story.Session.Status != session.Expired || !story.Session.EndedAt.Equal(created.ExpiresAt) {
-		t.Errorf("it is told as %s, ended %s", story.Session.Status, story.Session.EndedAt)
+		t.Errorf("it is shown as %s, ended %s", story.Session.Status, story.Session.EndedAt)
 	}
 	if diff := cmp.Diff(before, c.HGetAll(t.Context(), key).Val()); diff != "" || len(before) == 0 {
 		t.Errorf("the session in Redis (-before +after):\n%s", diff)
@@ -63,7 +63,7 @@ func TestStory_DueSessionIsNotWritten(t *testing.T) {
 func TestStory_Errors(t *testing.T) {
 	s, asks, c := open(t, shared.URL()), merchant(), client(t, shared)
 	created := mustCreate(t, s, asks, newSession()).Session
-	key := bucketTag(asks.MerchantID) + "session:" + created.ID.String()
+	key := merchantTag(asks.MerchantID) + "session:" + created.ID.String()
 	for name, id := range map[string]session.ID{"none": session.NewID(asks.MerchantID, false), "zero": {}, "the other mode": session.NewID(asks.MerchantID, true)} {
 		if story, err := s.Story(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %+v, %v", name, story, err)
@@ -101,7 +101,7 @@ func TestPayments(t *testing.T) {
 	if got.Session.Status != session.Expired || !got.Session.EndedAt.Equal(overdue.ExpiresAt) {
 		t.Errorf("a session that is due is %s, ended %s", got.Session.Status, got.Session.EndedAt)
 	}
-	if events := kindsOf(eventsOf(t, c, overdue.ID)); len(events) != 1 || events[0] != v1alpha1.EventSessionExpired {
+	if events := eventKinds(sessionEvents(t, c, overdue.ID)); len(events) != 1 || events[0] != v1alpha1.EventSessionExpired {
 		t.Errorf("events of a session that was due: %v", events)
 	}
 	mode := with(asks, inTestMode)
@@ -112,8 +112,8 @@ func TestPayments(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	must(t, c.HSet(t.Context(), bucketTag(asks.MerchantID)+"session:"+created.ID.String(), "l:"+bank.Scope("card-9"), "late x 0").Err())
+	must(t, c.HSet(t.Context(), merchantTag(asks.MerchantID)+"session:"+created.ID.String(), "l:"+bank.Scope("card-9"), "late x 0").Err())
 	if got, err := s.Payments(t.Context(), created.ID); err == nil {
-		t.Errorf("with a garbled refused payment: %+v", got)
+		t.Errorf("with an unreadable refused payment: %+v", got)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestSweep(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	want := map[session.ID]session.Session{}
 	var last session.Session
 	for range 7 {
@@ -47,7 +47,7 @@ func TestSweep(t *testing.T) {
 		if err != nil || read.Status != session.Expired || !read.EndedAt.Equal(created.ExpiresAt) {
 			t.Errorf("read as %s, ended at %s, want %s: %v", read.Status, read.EndedAt, created.ExpiresAt, err)
 		}
-		events := eventsOf(t, c, id)
+		events := sessionEvents(t, c, id)
 		if len(events) != 1 || events[0].Kind != v1alpha1.EventSessionExpired || !events[0].OccurredAt.Equal(created.ExpiresAt) {
 			t.Errorf("recorded %+v", events)
 		}
@@ -57,11 +57,11 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Whatever ends a session, it is told of once, and the sweep passes over it in its turn.
+// A session has one event of its end, whatever ended it, and the sweep passes over it.
 func TestSweep_EndedSessions(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	replayed := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	for desc, end := range map[string]func(session.ID){
 		"a payment":      func(id session.ID) { _, err := s.Settle(t.Context(), id, paid("a")); must(t, err) },
@@ -74,15 +74,15 @@ func TestSweep_EndedSessions(t *testing.T) {
 		"a replay":       func(session.ID) { mustCreate(t, s, asks, replayed) },
 		"a late wish":    func(id session.ID) { _, _, _ = s.Cancel(t.Context(), asks, id) },
 	} {
-		wanted := newSession()
+		request := newSession()
 		expires := !slices.Contains([]string{"a payment", "a failure", "a cancellation"}, desc)
 		if desc == "a replay" {
-			wanted = replayed
+			request = replayed
 		}
 		if expires {
-			short(&wanted)
+			short(&request)
 		}
-		created := mustCreate(t, s, asks, wanted).Session
+		created := mustCreate(t, s, asks, request).Session
 		if pending := pendingIn(t, c, 7); !slices.Equal(pending, []string{created.ID.String()}) {
 			t.Fatalf("%s: before: %v, want the session", desc, pending)
 		}
@@ -91,7 +91,7 @@ func TestSweep_EndedSessions(t *testing.T) {
 		}
 		end(created.ID)
 		if !expires { // as if its turn had come
-			must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: millis(time.UnixMilli(0).Add(wanted.Lifetime))}).Err())
+			must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: millis(time.UnixMilli(0).Add(request.Lifetime))}).Err())
 		}
 		if swept := sweepAll(t, s, 7, 10); swept != (store.Swept{}) {
 			t.Errorf("%s: a sweep finds %+v", desc, swept)
@@ -102,26 +102,26 @@ func TestSweep_EndedSessions(t *testing.T) {
 		_, read, err := s.Session(t.Context(), asks, created.ID)
 		must(t, err)
 		ends := 0
-		for _, event := range eventsOf(t, c, created.ID) {
+		for _, event := range sessionEvents(t, c, created.ID) {
 			if event.ID == feed.SessionEventID(created.ID, feed.MarkEnded) {
 				ends++
 			}
 		}
 		if !read.Status.Final() || ends != 1 {
-			t.Errorf("%s: it is %s, and %d events tell of its end", desc, read.Status, ends)
+			t.Errorf("%s: it is %s, with %d events of its end", desc, read.Status, ends)
 		}
 	}
 }
 
-// One session that nobody can read must not keep the others waiting, nor keep the sweeper busy.
+// One unreadable session must not keep the others waiting, nor keep the sweep busy.
 func TestSweep_UnreadableSessions(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	const tag = "{b07n}:"
 	key := func(id session.ID) string { return tag + "session:" + id.String() }
-	harmed := map[string]session.ID{}
-	for desc, harm := range map[string]func(session.ID) error{
+	damaged := map[string]session.ID{}
+	for desc, damage := range map[string]func(session.ID) error{
 		"an unknown status":              func(id session.ID) error { return c.HSet(t.Context(), key(id), "s", "PAID").Err() },
 		"no expiry":                      func(id session.ID) error { return c.HDel(t.Context(), key(id), "x").Err() },
 		"an expiry that is no number":    func(id session.ID) error { return c.HSet(t.Context(), key(id), "x", "nan").Err() },
@@ -132,8 +132,8 @@ func TestSweep_UnreadableSessions(t *testing.T) {
 		},
 	} {
 		id := mustCreate(t, s, asks, with(newSession(), short)).Session.ID
-		must(t, harm(id))
-		harmed[desc] = id
+		must(t, damage(id))
+		damaged[desc] = id
 	}
 	gone := mustCreate(t, s, asks, with(newSession(), short)).Session.ID
 	must(t, c.Del(t.Context(), key(gone)).Err())
@@ -144,8 +144,8 @@ func TestSweep_UnreadableSessions(t *testing.T) {
 	due(t, s, last)
 
 	swept := sweepAll(t, s, 7, 2)
-	if swept.Expired != 1 || swept.Corrupt != len(harmed) {
-		t.Errorf("%+v, want 1 expired and %d corrupt", swept, len(harmed))
+	if swept.Expired != 1 || swept.Corrupt != len(damaged) {
+		t.Errorf("%+v, want 1 expired and %d corrupt", swept, len(damaged))
 	}
 	if _, read, err := s.Session(t.Context(), asks, last.ID); err != nil || read.Status != session.Expired {
 		t.Errorf("the session behind them is %s: %v", read.Status, err)
@@ -153,25 +153,25 @@ func TestSweep_UnreadableSessions(t *testing.T) {
 	if again, err := sweep(t.Context(), s.Store, 7, 100); err != nil || again != (store.Swept{}) {
 		t.Errorf("a second sweep finds %+v, %v", again, err)
 	}
-	if pending := pendingIn(t, c, 7); len(pending) != len(harmed)+1 {
-		t.Errorf("waiting: %v, want the %d harmed ones and one whose time is not over", pending, len(harmed))
+	if pending := pendingIn(t, c, 7); len(pending) != len(damaged)+1 {
+		t.Errorf("waiting: %v, want the %d damaged ones and one whose time is not over", pending, len(damaged))
 	}
 	if score := c.ZScore(t.Context(), tag+"expiry", early.ID.String()).Val(); int64(score) != early.ExpiresAt.UnixMilli() {
 		t.Errorf("the session whose time is not over is due at %.0f, want %d", score, early.ExpiresAt.UnixMilli())
 	}
 
 	// Mended, it is found again after its hour.
-	mended := harmed["an unknown status"]
-	must(t, c.HDel(t.Context(), key(mended), "s").Err())
+	repaired := damaged["an unknown status"]
+	must(t, c.HDel(t.Context(), key(repaired), "s").Err())
 	now, err := s.Admit(t.Context(), asks)
 	must(t, err)
-	inAnHour := c.ZScore(t.Context(), tag+"expiry", key(mended)).Val()
+	inAnHour := c.ZScore(t.Context(), tag+"expiry", key(repaired)).Val()
 	if in := time.UnixMilli(int64(inAnHour)).Sub(now.Now); in > time.Hour || in < time.Hour-patience {
 		t.Errorf("it is looked at again in %s", in)
 	}
-	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: key(mended)}).Err()) // as if it had passed
+	must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: key(repaired)}).Err()) // as if it had passed
 	if swept := sweepAll(t, s, 7, 2); swept.Expired != 1 || swept.Corrupt != 0 {
-		t.Errorf("mended: %+v", swept)
+		t.Errorf("repaired: %+v", swept)
 	}
 }
 
@@ -179,9 +179,9 @@ func TestSweep_UnreadableSessions(t *testing.T) {
 func TestSweep_EachLifetime(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	var last session.Session
-	for i := range 6 { // two in each line
+	for i := range 6 { // two in each queue
 		last = mustCreate(t, s, asks, with(newSession(), lasting(time.Duration(10+i%3)*time.Millisecond))).Session
 	}
 	waits := mustCreate(t, s, asks, with(newSession(), lasting(time.Hour))).Session
@@ -197,15 +197,15 @@ func TestSweep_EachLifetime(t *testing.T) {
 		t.Errorf("waiting: %v, want %s", pending, waits.ID)
 	}
 	if at := c.ZScore(t.Context(), "{b07n}:expiry", "3600000").Val(); int64(at) != waits.ExpiresAt.UnixMilli() {
-		t.Errorf("its line is due at %.0f, want %d", at, waits.ExpiresAt.UnixMilli())
+		t.Errorf("its queue is due at %.0f, want %d", at, waits.ExpiresAt.UnixMilli())
 	}
 }
 
-// A line is due when its first session is, also when those before it are gone.
+// A queue is due when its first session is, also when those before it are gone.
 func TestSweep_QueueIsDueWithFirstSession(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	first := mustCreate(t, s, asks, newSession()).Session
 	second := mustCreate(t, s, asks, newSession()).Session
 	_, _, err := s.Cancel(t.Context(), asks, first.ID)
@@ -218,7 +218,7 @@ func TestSweep_QueueIsDueWithFirstSession(t *testing.T) {
 		t.Errorf("waiting: %v, want %s", pending, second.ID)
 	}
 	if at := c.ZScore(t.Context(), "{b07n}:expiry", "900000").Val(); int64(at) != second.ExpiresAt.UnixMilli() {
-		t.Errorf("the line is due at %.0f, want %d", at, second.ExpiresAt.UnixMilli())
+		t.Errorf("the queue is due at %.0f, want %d", at, second.ExpiresAt.UnixMilli())
 	}
 }
 
@@ -226,7 +226,7 @@ func TestSweep_QueueIsDueWithFirstSession(t *testing.T) {
 func TestSweep_LostQueueEntry(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	var last session.Session
 	for i := range 65 {
 		last = mustCreate(t, s, asks, with(newSession(), short)).Session
@@ -243,7 +243,7 @@ func TestSweep_LostQueueEntry(t *testing.T) {
 func TestSweep_UnreadableQueue(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	expired := mustCreate(t, s, merchantOf(7), with(newSession(), short)).Session
+	expired := mustCreate(t, s, merchantIn(7), with(newSession(), short)).Session
 	must(t, c.Set(t.Context(), "{b07n}:expiry:5", "text", 0).Err())
 	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "5"}).Err())
 	due(t, s, expired)
@@ -268,12 +268,12 @@ func lead(t *testing.T, c *goredis.Client, tag string, ahead time.Duration, ids 
 }
 
 // A replica takes over whose clock is an hour behind. What its master wrote waits for that hour; what is new expires in time, if
-// not for the sweep, then for whoever reads it. In the end each session has expired once, whatever its lifetime.
+// not by the sweep, then by the first read. In the end each session has expired once, whatever its lifetime.
 func TestSweep_FailoverToClockBehind(t *testing.T) {
 	const hour = time.Hour
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)
-	asks := merchantOf(7)
+	asks := merchantIn(7)
 	create := func(lifetime time.Duration) session.Session {
 		return mustCreate(t, s, asks, with(newSession(), lasting(lifetime))).Session
 	}
@@ -304,11 +304,11 @@ func TestSweep_FailoverToClockBehind(t *testing.T) {
 	}
 	for _, id := range append(before, behind.ID, alsoBehind.ID, free.ID) {
 		var kinds []v1alpha1.WebhookEvent
-		for _, event := range eventsOf(t, c, id) {
+		for _, event := range sessionEvents(t, c, id) {
 			kinds = append(kinds, event.Kind)
 		}
 		if diff := cmp.Diff([]v1alpha1.WebhookEvent{v1alpha1.EventSessionExpired}, kinds); diff != "" {
-			t.Errorf("%s (-want +told):\n%s", id, diff)
+			t.Errorf("%s (-want +got):\n%s", id, diff)
 		}
 	}
 	if pending := pendingIn(t, c, 7); len(pending) != 0 {

@@ -55,7 +55,7 @@ func TestTestMode_SessionsApart(t *testing.T) {
 		t.Errorf("%+v, %v", settled, err)
 	}
 	for testMode, id := range ids {
-		for _, event := range eventsOf(t, client(t, shared), id) {
+		for _, event := range sessionEvents(t, client(t, shared), id) {
 			if event.TestMode != testMode || event.MerchantID != live.MerchantID {
 				t.Errorf("an event of test mode %t: %+v", testMode, event)
 			}
@@ -63,7 +63,7 @@ func TestTestMode_SessionsApart(t *testing.T) {
 	}
 }
 
-// Whoever exhausts one limit has the other.
+// With one limit exhausted the other is untouched.
 func TestTestMode_OwnLimit(t *testing.T) {
 	s, ctx := open(t, shared.URL()), t.Context()
 	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
@@ -93,12 +93,12 @@ func TestTestMode_OwnLimit(t *testing.T) {
 	}
 }
 
-// A live session stores nothing for there being a test mode, and a record that does not fit its id is nobody's.
+// A live session stores nothing for there being a test mode, and a record that does not fit its id belongs to no mode.
 func TestTestMode_InIDAndRecord(t *testing.T) {
 	s, c, ctx := open(t, shared.URL()), client(t, shared), t.Context()
 	live := merchant()
 	test := with(live, inTestMode)
-	tag := bucketTag(live.MerchantID)
+	tag := merchantTag(live.MerchantID)
 	for asks, want := range map[*store.Admission]string{&live: live.MerchantID, &test: live.MerchantID + ".test"} {
 		id := mustCreate(t, s, *asks, newSession()).Session.ID
 		got := c.HGetAll(ctx, tag+"session:"+id.String()).Val()
@@ -118,11 +118,11 @@ func TestTestMode_InIDAndRecord(t *testing.T) {
 	}
 }
 
-// Test sessions of certain amounts act by themselves, once, however often a dispatcher ends in between. Live ones never do.
+// Test sessions of certain amounts are settled without a rail, once, however often a dispatcher stops in between. Live ones never are.
 func TestSettleTests_Amounts(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, ctx := open(t, server.URL()), client(t, server), t.Context()
-	live := merchantOf(7)
+	live := merchantIn(7)
 	test := with(live, inTestMode)
 	type events = []v1alpha1.WebhookEvent
 	for _, c := range []struct {
@@ -136,30 +136,30 @@ func TestSettleTests_Amounts(t *testing.T) {
 		{990_004, session.Pending, events{v1alpha1.EventPaymentMismatch}},
 		{990_005, session.Expired, events{v1alpha1.EventSessionExpired, v1alpha1.EventLatePayment}},
 	} {
-		acts(t, s, server, test, c.amount, c.status, c.events)
+		checkSettled(t, s, server, test, c.amount, c.status, c.events)
 	}
 	for amount := int64(990_000); amount <= 990_006; amount++ {
 		created := mustCreate(t, s, live, with(newSession(), func(n *store.NewSession) { n.Charge.AmountCents = amount }))
-		if err := c.ZScore(ctx, bucketTagOf(7)+"expiry", bucketTagOf(7)+"session:"+created.Session.ID.String()).Err(); !errors.Is(err, goredis.Nil) {
+		if err := c.ZScore(ctx, bucketTag(7)+"expiry", bucketTag(7)+"session:"+created.Session.ID.String()).Err(); !errors.Is(err, goredis.Nil) {
 			t.Errorf("a live session of %d cents is to act: %v", amount, err)
 		}
 	}
 }
 
-func acts(t *testing.T, s *services, server *redistest.Server, test store.Admission, amount int64, status session.Status, want []v1alpha1.WebhookEvent) {
+func checkSettled(t *testing.T, s *services, server *redistest.Server, test store.Admission, amount int64, status session.Status, want []v1alpha1.WebhookEvent) {
 	t.Helper()
 	c, ctx := client(t, server), t.Context()
-	wanted := with(newSession(), func(n *store.NewSession) {
+	request := with(newSession(), func(n *store.NewSession) {
 		n.Charge.AmountCents, n.Idempotency = amount, idempotencyKey(t, newID())
 	})
-	created := mustCreate(t, s, test, wanted).Session
+	created := mustCreate(t, s, test, request).Session
 	for again := range 2 {
 		var got []v1alpha1.WebhookEvent
-		eventually(t, "the session acts", func() bool {
+		eventually(t, "the session is settled", func() bool {
 			if swept := sweepAll(t, s, 7, 1); swept.Expired != 0 || swept.Corrupt != 0 {
 				t.Errorf("%d cents: swept %+v", amount, swept)
 			}
-			got = kindsOf(eventsOf(t, c, created.ID))
+			got = eventKinds(sessionEvents(t, c, created.ID))
 			return len(got) == len(want)
 		})
 		_, read, err := s.Session(ctx, test, created.ID)
@@ -170,9 +170,9 @@ func acts(t *testing.T, s *services, server *redistest.Server, test store.Admiss
 			t.Errorf("%d cents: the reason is %q", amount, read.Reason)
 		}
 		// As if the dispatcher had ended before the session left the list.
-		must(t, c.ZAdd(ctx, bucketTagOf(7)+"expiry", goredis.Z{Score: 1, Member: bucketTagOf(7) + "session:" + created.ID.String()}).Err())
+		must(t, c.ZAdd(ctx, bucketTag(7)+"expiry", goredis.Z{Score: 1, Member: bucketTag(7) + "session:" + created.ID.String()}).Err())
 	}
-	if replayed := mustCreate(t, s, test, wanted); !replayed.Replayed || replayed.Session.Status != status {
+	if replayed := mustCreate(t, s, test, request); !replayed.Replayed || replayed.Session.Status != status {
 		t.Errorf("%d cents, created again: %+v", amount, replayed)
 	}
 }
