@@ -168,7 +168,7 @@ func (d *dispatcher) countRefundsOwed(ctx context.Context) (more bool, err error
 	for i, bin := range refundAges {
 		ages[i] = bin.age
 	}
-	counts, err := d.store.Owed(ctx, ages)
+	counts, err := d.store.RefundsOwed(ctx, ages)
 	if err != nil {
 		return false, err
 	}

@@ -52,7 +52,7 @@ func TestOperations_RedisAway(t *testing.T) {
 
 func TestScripts_DeclareTheirKeys(t *testing.T) {
 	s := newFixture(t)
-	storetest.CheckDeclared(t, s.server, outbox.Scripts(), func() { everyBranch(t, s) })
+	storetest.CheckDeclared(t, s.server, func() { everyBranch(t, s) })
 }
 
 // everyBranch makes each script write all that it ever does.

@@ -116,12 +116,6 @@ func NewFields(list string, fields ...string) Fields {
 // In returns the Lua with the names replaced.
 func (f Fields) In(lua string) string { return f.replacer.Replace(lua) }
 
-// Operation is the script's name in metrics and spans.
-func (s *Script) Operation() string { return s.operation }
-
-// SHA is the digest by which one server remembers the script.
-func (s *Script) SHA() string { return s.single.sha }
-
 // Run sends the call once and returns its reply. A server that does not know the script yet (it
 // was restarted, or it is the new master) says so without having run anything, so only then is it
 // sent again, with its source. Any error is ErrUnavailable or ErrCorrupt.

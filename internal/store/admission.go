@@ -39,7 +39,7 @@ type Admission struct {
 	// Limit bounds the merchant's requests.
 	Limit ratelimit.Policy
 
-	// currentOnly: a key in its overlap is refused.
+	// currentOnly: a key in its overlap is rejected.
 	currentOnly bool
 }
 
@@ -68,7 +68,7 @@ func (s *Store) Admit(ctx context.Context, admission Admission) (Admitted, error
 }
 
 // AdmitRotation decides whether the caller may rotate its key, and counts it against a limit of the ApiKey's rotations. Only the current
-// key may: Live must say whether the directory has the digest as the current one. Neither a refused caller nor the merchant's own limit is
+// key may: Live must say whether the directory has the digest as the current one. Neither a rejected caller nor the merchant's own limit is
 // charged. Errors: those of Admit, with ErrRotationLimited for ErrRateLimited.
 func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ratelimit.Policy) (Admitted, error) {
 	admission.Limit, admission.currentOnly = limit, true

@@ -28,12 +28,12 @@ type Blocked struct {
 	MerchantID string
 	// Blocks are in the order of their requests, the most first.
 	Blocks []BlockedBlock
-	// Reported are the blocks that were reported last, and when. Without a time nothing is reported; with a time and no blocks nobody knows
+	// Reported are the blocks that were reported last, and when. Without a time nothing is reported; with a time and no blocks it is unknown
 	// what is.
 	Reported   string
 	ReportedAt time.Time
 
-	paid time.Time
+	reportTAT time.Time
 }
 
 // BlockedBlock is a block of blocked addresses.
@@ -45,7 +45,9 @@ type BlockedBlock struct {
 }
 
 // MayReportChange reports whether the merchant's budget, which it has for all changes of its status, allows a report of changed blocks.
-func (b *Blocked) MayReportChange(now time.Time) bool { return outbox.MayReportChange(b.paid, now) }
+func (b *Blocked) MayReportChange(now time.Time) bool {
+	return outbox.MayReportChange(b.reportTAT, now)
+}
 
 // AddBlocked adds numbers of requests from blocked addresses, by their block. Errors: redis.ErrCorrupt, redis.ErrUnavailable; then it is
 // unknown whether they were added.
@@ -101,7 +103,7 @@ func decodeBlocked(row *redis.Reply) Blocked {
 	if at := row.Millis(); at.UnixMilli() != 0 {
 		found.ReportedAt = at
 	}
-	found.Reported, found.paid = row.OptionalText(), row.OptionalMillis()
+	found.Reported, found.reportTAT = row.OptionalText(), row.OptionalMillis()
 	requests, seen := row.List(), row.List()
 	lastSeen := map[string]time.Time{}
 	for seen.More() {

@@ -44,17 +44,17 @@ type Created struct {
 // CreateSession creates a session, or returns the one its Idempotency-Key already made. Errors are
 // those of Admit and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
 // the session may exist: the same Idempotency-Key makes a retry safe.
-func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted NewSession) (Admitted, Created, error) {
+func (s *Store) CreateSession(ctx context.Context, admission Admission, request NewSession) (Admitted, Created, error) {
 	settles := false
 	if admission.TestMode {
 		var outcome session.TestOutcome
-		outcome, settles = session.TestOutcomeOf(wanted.Charge.AmountCents)
-		wanted.Lifetime = cmp.Or(outcome.Lifetime, wanted.Lifetime)
+		outcome, settles = session.TestOutcomeOf(request.Charge.AmountCents)
+		request.Lifetime = cmp.Or(outcome.Lifetime, request.Lifetime)
 	}
 	id := session.NewID(admission.MerchantID, admission.TestMode)
 	call := merchantCall{Call: redis.NewCall(createScript)}
 	admission.keys(&call)
-	s.writeCreate(&call, &admission, &wanted, id, settles)
+	s.writeCreate(&call, &admission, &request, id, settles)
 	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
@@ -64,29 +64,29 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, wanted N
 		return admitted, Created{}, err
 	}
 	if word != wordReplayed {
-		return admitted, Created{Session: newSession(id, &admission, wanted, admitted.Now)}, nil
+		return admitted, Created{Session: newSession(id, &admission, request, admitted.Now)}, nil
 	}
 	created, err := s.replay(ctx, &reply, admission, admitted.Now)
 	return admitted, created, err
 }
 
 // writeCreate writes what create.lua takes. settles: the session is one of test mode that is paid without a rail.
-func (s *Store) writeCreate(call *merchantCall, admission *Admission, wanted *NewSession, id session.ID, settles bool) {
-	space, once := admission.space(), !wanted.Idempotency.IsZero()
+func (s *Store) writeCreate(call *merchantCall, admission *Admission, request *NewSession, id session.ID, settles bool) {
+	space, once := admission.space(), !request.Idempotency.IsZero()
 	var digits [20]byte
-	lifetime := string(strconv.AppendInt(digits[:0], wanted.Lifetime.Milliseconds(), 10))
+	lifetime := string(strconv.AppendInt(digits[:0], request.Lifetime.Milliseconds(), 10))
 	call.Key("session_key", space, sessionKey, id.String())
 	call.Key("expiry_queue_key", space, expiryQueueKey, lifetime)
 	call.Key("expiry_key", space, outbox.ExpiryKey)
 	if once {
-		call.Key("idempotency_key", space, idempotencyKey, admission.account(), ":", wanted.Idempotency.Hash())
+		call.Key("idempotency_key", space, idempotencyKey, admission.account(), ":", request.Idempotency.Hash())
 	}
-	ordered := wanted.Charge.OrderRef != ""
+	ordered := request.Charge.OrderRef != ""
 	if ordered {
 		call.SkipTo("order_key")
-		call.Key("order_key", space, orderKey, admission.account(), ":", orderHash(wanted.Charge.OrderRef))
+		call.Key("order_key", space, orderKey, admission.account(), ":", orderHash(request.Charge.OrderRef))
 	}
-	if wanted.EmitCreated {
+	if request.EmitCreated {
 		call.SkipTo("event_key")
 		outbox.WriteKeys(&call.Call, space, id, feed.MarkCreated)
 	}
@@ -96,20 +96,20 @@ func (s *Store) writeCreate(call *merchantCall, admission *Admission, wanted *Ne
 	if admission.TestMode {
 		retention = testRetention
 	}
-	call.Millis("keep", wanted.Lifetime+retention)
+	call.Millis("keep", request.Lifetime+retention)
 	record := session.Record{
-		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: wanted.MerchantName, KeyID: admission.KeyID, Currency: wanted.Currency,
-		LifetimeMillis: wanted.Lifetime.Milliseconds(), Charge: wanted.Charge,
+		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: request.MerchantName, KeyID: admission.KeyID, Currency: request.Currency,
+		LifetimeMillis: request.Lifetime.Milliseconds(), Charge: request.Charge,
 	}
 	var room [128]byte // enough for most
 	call.WriteBytes(record.Append(room[:0]))
 	call.End("record")
 	email := ""
 	if s.receipts && !admission.TestMode { // nothing else needs it
-		email = wanted.Charge.CustomerEmail
+		email = request.Charge.CustomerEmail
 	}
-	if once || ordered || settles || wanted.EmitCreated || email != "" {
-		call.Flag("emit_created", wanted.EmitCreated)
+	if once || ordered || settles || request.EmitCreated || email != "" {
+		call.Flag("emit_created", request.EmitCreated)
 		call.Text("email", email)
 		call.Flag("ordered", ordered)
 	}
@@ -119,25 +119,25 @@ func (s *Store) writeCreate(call *merchantCall, admission *Admission, wanted *Ne
 		call.Text("settle_after", "")
 	}
 	if once {
-		call.Millis("idempotency_keep", max(wanted.Lifetime, idempotencyRetention))
-		call.Text("fingerprint", wanted.Charge.Fingerprint())
-		call.Flag("reject_mismatch", wanted.RejectMismatch)
+		call.Millis("idempotency_keep", max(request.Lifetime, idempotencyRetention))
+		call.Text("fingerprint", request.Charge.Fingerprint())
+		call.Flag("reject_mismatch", request.RejectMismatch)
 	}
 }
 
 // newSession is the session create.lua has just written.
-func newSession(id session.ID, admission *Admission, wanted NewSession, now time.Time) session.Session {
+func newSession(id session.ID, admission *Admission, request NewSession, now time.Time) session.Session {
 	createdAt := now.Truncate(time.Millisecond)
 	return session.Session{
 		ID:           id,
 		MerchantID:   admission.MerchantID,
-		MerchantName: wanted.MerchantName,
+		MerchantName: request.MerchantName,
 		KeyID:        admission.KeyID,
 		Status:       session.Pending,
-		Currency:     cmp.Or(wanted.Currency, session.DefaultCurrency),
-		Charge:       wanted.Charge,
+		Currency:     cmp.Or(request.Currency, session.DefaultCurrency),
+		Charge:       request.Charge,
 		CreatedAt:    createdAt,
-		ExpiresAt:    createdAt.Add(wanted.Lifetime.Truncate(time.Millisecond)),
+		ExpiresAt:    createdAt.Add(request.Lifetime.Truncate(time.Millisecond)),
 	}
 }
 

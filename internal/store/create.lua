@@ -4,9 +4,9 @@ local stored = idempotency_keep and redis.call('MGET', rate_key, override_key, i
 local tat, override, original = stored[1], stored[2], stored[3]
 
 -- Creates a session, or replays the one that its Idempotency-Key made. Times are in ms.
--- expiry_queue_key is that of the lifetime, expiry_key says when the sweep must look. Where a charge has no Idempotency-Key, no orderRef or no event
+-- expiry_queue_key is that of the lifetime, expiry_key has when the sweep must examine a queue. Where a charge has no Idempotency-Key, no orderRef or no event
 -- of its creation, another key stands in the place of theirs. From emit_created on arguments may be missing; an empty email, and an empty
--- settle_after, are none. settle_after is when the sweep must look at a test session that is to be paid without a rail.
+-- settle_after, are none. settle_after is when the sweep must examine a test session that is to be paid without a rail.
 
 if result then
   return result .. quota
@@ -26,8 +26,8 @@ if original then
 end
 
 local expires = format('%d', now_ms + lifetime)
--- Sessions of one lifetime expire in the order of their creation, so they only queue, and the sweep looks when the first of them is
--- due. All of this before the session: there must be none that no sweep will look at.
+-- Sessions of one lifetime expire in the order of their creation, so they only queue, and the sweep examines the queue when the first of them is
+-- due. All of this before the session: there must be none that no sweep will examine.
 if settle_after and settle_after ~= '' then
   call('ZADD', expiry_key, now_ms + settle_after, session_key)
 end

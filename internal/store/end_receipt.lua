@@ -1,8 +1,8 @@
 local receipts_key, session_key = unpack(KEYS)
 local session_id, leased_until = unpack(ARGV)
 
--- Ends a receipt that was sent or given up, and forgets the address: nothing else needs it. But for a session that is still pending: a settlement
--- that failed half-way has listed it, and the one that succeeds owes the receipt.
+-- Ends a receipt that was sent or given up, and forgets the address: nothing else needs it. The address of a session that is still pending stays:
+-- a settlement that failed half-way has listed it, and the one that succeeds needs it.
 
 if call('ZSCORE', receipts_key, session_id) ~= leased_until then
   return {'STALE'}

@@ -5,17 +5,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
-
-// Scripts are all of this package.
-func Scripts() []*redis.Script {
-	return []*redis.Script{
-		admitScript, admitRotationScript, createScript, readOriginalScript, readScript, publicReadScript, watchedReadScript, cancelScript, readFeedScript, listOrderScript, expireOrderScript, listEndedScript, admitEndedScript, readStoryScript, readPaymentsScript, holdScript,
-		settleScript, refundScript, pollOwedScript, writeOverrideScript, endOverrideScript, readOverridesScript, readLastUsesScript, listOverdueScript, sweepQueueScript, sweepSessionScript,
-		addBlockedScript, listBlockedScript, reportBlockedScript, forgetBlockedScript,
-	}
-}
 
 // UseMemory lets tests choose the time.
 type UseMemory struct{ uses *lastUses }

@@ -41,7 +41,7 @@ type Hold struct {
 }
 
 // Hold holds a pending session for a payment until the time that it returns; zero: it is released. The same hold again renews it. To release
-// what nobody holds is no error. Errors: ErrNotFound, also for the zero ID and sessions of test mode; HeldError;
+// it is no error if nothing holds it. Errors: ErrNotFound, also for the zero ID and sessions of test mode; HeldError;
 // ErrReferenceUsed, ErrNotHoldable, ErrMerchantNotActive, ErrExpiresTooSoon, ErrHoldTooLong; redis.ErrCorrupt, redis.ErrUnavailable. After the last
 // one the payment may hold the session: hold it again, or release it. It is also the error when fewer replicas than redis.Options.Replicas have
 // acknowledged it.

@@ -28,7 +28,7 @@ func newLastUses(interval time.Duration) *lastUses {
 	return &lastUses{interval: interval, written: map[apikey.Digest]struct{}{}}
 }
 
-// due tells whether a use at the time is to be written.
+// due reports whether a use at the time is to be written.
 func (l *lastUses) due(digest apikey.Digest, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,7 +1,7 @@
 local receipts_key = unpack(KEYS)
 local lease_ms, limit = unpack(ARGV)
 
--- Takes receipts that are due: until its lease ends, nobody else gets one. It is due again then, unless it was ended or put off.
+-- Leases receipts that are due. When its lease ends, a receipt is due again, unless it was ended or deferred.
 
 local leased_until, due = now_ms + lease_ms, call('ZRANGEBYSCORE', receipts_key, '-inf', now_ms, 'LIMIT', 0, limit)
 for _, session_id in ipairs(due) do

@@ -3,7 +3,7 @@ local limit, expiry_queue_prefix = unpack(ARGV)
 
 -- Lists sessions that may be overdue, the longest overdue first. Only this script knows the expiry queues, so their keys are not declared; it
 -- only reads them.
--- expiry_key says when the sweep must look: at an expiry queue, named by the lifetime of its sessions in ms, or at a single session, named
+-- expiry_key has when the sweep must examine an entry: an expiry queue, named by the lifetime of its sessions in ms, or a single session, named
 -- by its key, that could not be read in its turn.
 
 local left, rows = tonumber(limit), {}
@@ -14,7 +14,7 @@ for i = 1, #overdue, 2 do
     break
   elseif string.find(name, '^%d+$') then
     local found = redis.pcall('LRANGE', expiry_queue_prefix .. name, 0, left - 1)
-    entries = found.err and {} or found -- sweep_queue says what is wrong with it
+    entries = found.err and {} or found -- sweep_queue reports the error
   end
   left = left - math.max(1, #entries)
   rows[#rows + 1] = {name, overdue[i + 1], entries}

@@ -20,7 +20,7 @@ import (
 // kept as long as its newest session, unless a rail reports on that. A list took as much time and 100 bytes more for an order.
 const MaxOrderSessions = 20
 
-// orderHashLength is enough to tell the orders of one account apart.
+// orderHashLength is enough to distinguish the orders of one account.
 const orderHashLength = 22
 
 func orderHash(orderRef string) string {
@@ -51,7 +51,7 @@ type OrderSessions struct {
 	More bool
 }
 
-// OrderSessions lists the sessions of an account that have the orderRef, as they are at one moment. Sessions that are due are expired first;
+// OrderSessions lists the sessions of an account that have the orderRef, as they are at one time. Sessions that are due are expired first;
 // what is kept no longer is left out. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) OrderSessions(ctx context.Context, account Account, orderRef string) (OrderSessions, error) {
 	return s.expireOrder(ctx, account, orderRef, nil)

@@ -9,12 +9,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
-// A payment that its session does not take is owed to its payer until rails have confirmed refunds of all of it. The script that refuses it lists it
-// in owedKey, and the one that records the last refund removes it. The list is an index for a metric only: what the session itself says counts.
+// A refund of a payment that its session does not accept is owed until rails have confirmed refunds of all of it. The script that refuses the
+// payment lists it in owedKey, and the one that records the last refund removes it. The list is an index for a metric only: the session itself decides.
 
-// Owed counts the payments of all buckets that are to be refunded and that have waited for at least each of these ages, which are given from
+// RefundsOwed counts the payments of all buckets that are to be refunded and that have waited for at least each of these ages, which are given from
 // the highest on. It takes one round trip; in a Redis Cluster, one to each server. The error is redis.ErrCorrupt or redis.ErrUnavailable.
-func (s *Store) Owed(ctx context.Context, ages []time.Duration) ([]int64, error) {
+func (s *Store) RefundsOwed(ctx context.Context, ages []time.Duration) ([]int64, error) {
 	groups := s.bucketGroups()
 	calls := make([]*redis.Call, len(groups))
 	for i, group := range groups {

@@ -14,7 +14,7 @@ import (
 )
 
 // A refund is owed until all of a refused payment went back. None is for an accepted payment, or one of test mode.
-func TestOwed(t *testing.T) {
+func TestRefundsOwed(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, asks := open(t, server.URL()), client(t, server), merchant()
 	id := mustCreate(t, s, asks, newSession()).Session.ID
@@ -24,7 +24,7 @@ func TestOwed(t *testing.T) {
 	}
 	owed := func(when string, want ...int64) {
 		t.Helper()
-		got, err := s.Owed(t.Context(), []time.Duration{24 * time.Hour, time.Hour, 0})
+		got, err := s.RefundsOwed(t.Context(), []time.Duration{24 * time.Hour, time.Hour, 0})
 		must(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
@@ -66,7 +66,7 @@ func TestOwed(t *testing.T) {
 }
 
 // The list is an index: it fails no payment and no refund, and one that cannot be read counts nothing.
-func TestOwed_Garbled(t *testing.T) {
+func TestRefundsOwed_Unreadable(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, asks := open(t, server.URL()), client(t, server), merchant()
 	must(t, c.Set(t.Context(), merchantTag(asks.MerchantID)+"owed", "text", 0).Err())
@@ -75,23 +75,23 @@ func TestOwed_Garbled(t *testing.T) {
 		must(t, second(s.Settle(t.Context(), id, by(rail, payment))))
 	}
 	must(t, second(s.Refund(t.Context(), id, refunding("card-2", "r1", 1250))))
-	if got, err := s.Owed(t.Context(), []time.Duration{0}); err != nil || got[0] != 0 {
+	if got, err := s.RefundsOwed(t.Context(), []time.Duration{0}); err != nil || got[0] != 0 {
 		t.Errorf("owed: %v, %v", got, err)
 	}
 	server.Stop()
-	if got, err := s.Owed(t.Context(), []time.Duration{0}); !errors.Is(err, redis.ErrUnavailable) {
+	if got, err := s.RefundsOwed(t.Context(), []time.Duration{0}); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("without Redis: %v, %v", got, err)
 	}
 }
 
 // In a Redis Cluster each bucket is counted at its server.
-func TestOwed_Cluster(t *testing.T) {
+func TestRefundsOwed_Cluster(t *testing.T) {
 	s := open(t, "redis+cluster://"+startCluster(t)[0].Addr())
 	for bucket := range 3 {
 		id := mustCreate(t, s, merchantIn(session.Bucket(bucket*21)), newSession()).Session.ID
 		must(t, second(s.Settle(t.Context(), id, of(7, paid("card-1")))))
 	}
-	if got, err := s.Owed(t.Context(), []time.Duration{time.Hour, 0}); err != nil || got[0] != 0 || got[1] != 3 {
+	if got, err := s.RefundsOwed(t.Context(), []time.Duration{time.Hour, 0}); err != nil || got[0] != 0 || got[1] != 3 {
 		t.Errorf("owed: %v, %v; want 3", got, err)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Store) admitForeign(ctx context.Context, admission Admission) (Admitted
 
 // PublicAdmission is who asks without a key.
 type PublicAdmission struct {
-	// Subject is who is counted, such as ip:203.0.113.7. It must not look like a merchant id.
+	// Subject is what the limit counts, such as ip:203.0.113.7. It must not have the form of a merchant id.
 	Subject string
 	// Limit bounds the subject's requests in each bucket and each mode.
 	Limit ratelimit.Policy
@@ -115,7 +115,7 @@ func (s *Store) PublicSession(
 	return admitted.Quota, read, nil
 }
 
-// WatchedSession is PublicSession without a limit: for a replica that watches a session by itself. Errors: ErrNotFound,
+// WatchedSession is PublicSession without a limit: for a replica that watches a session itself. Errors: ErrNotFound,
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSession, error) {
 	call := redis.NewCall(watchedReadScript)

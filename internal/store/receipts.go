@@ -10,7 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// A receipt is owed to the customer of a session that was paid and has an address. The script that completes the session lists it in
+// The customer of a session that was paid and has an address gets a receipt. The script that completes the session lists it in
 // receiptsKey, where a dispatcher leases it. It ends with the mail, or when it is given up; so does the address.
 
 // ErrLeaseLost says that the receipt was given to somebody else since, or has ended. Nothing was changed.
@@ -60,7 +60,7 @@ type LeasedReceipt struct {
 	until int64
 }
 
-// LeaseReceipts takes receipts of the bucket that are due, for a time: those that are neither ended nor deferred by then are due again by themselves. What
+// LeaseReceipts takes receipts of the bucket that are due, for a time: those that are neither ended nor deferred by then are due again. What
 // is no session in the list is removed from it. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (s *Store) LeaseReceipts(ctx context.Context, bucket session.Bucket, lease time.Duration, limit int) ([]LeasedReceipt, error) {
 	const what = "lease receipts"
@@ -103,7 +103,7 @@ type Receipt struct {
 	Age time.Duration
 }
 
-// Receipt reads what a leased receipt is of. Errors: ErrNotFound if none is owed, because the session is gone, has no address or was not paid;
+// Receipt reads what a leased receipt is of. Errors: ErrNotFound if none is due, because the session is gone, has no address or was not paid;
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Receipt(ctx context.Context, leased LeasedReceipt) (Receipt, error) {
 	call := redis.NewCall(readReceiptScript)

@@ -10,7 +10,7 @@ import (
 )
 
 // The fields of a session's hash. They are few and their names short, for each costs Redis time and memory with each session: what
-// no script needs by itself is in one, the record.
+// no script needs on its own is in one, the record.
 //
 //	f  record, see session.Record        s  status, if it is final
 //	x  expiresAt, ms                     e  endedAt, ms, if it is
@@ -21,7 +21,7 @@ import (
 //	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if
 //	        that is not the session's
 //	n  how many of them there are; also there, maybe as 0, if there are refunds or failures
-//	d  if one of them was refused as merchant_deleted: the session takes no payment any more
+//	d  if one of them was refused as merchant_deleted: the session accepts no further payment
 //	b:<refund>  a refund, "<rail> <refundRef>": "<amountCents> <when it was recorded, ms> <payment>"
 //	g  how much of the payment that completed the session was refunded, if any
 //	h  who holds it: "<until, ms> <payment>"

@@ -12,7 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// What a rail is told of a refund that is not recorded.
+// Errors of refunds that are not recorded.
 var (
 	// ErrNoPayment says that the session knows no payment of this reference and rail whose money has moved.
 	ErrNoPayment = errors.New("no such payment")
@@ -24,8 +24,8 @@ var (
 	ErrTooManyRefunds = errors.New("the session keeps no more refunds of the rail")
 )
 
-// maxRefunds is how many refunds a session keeps of each rail, so that none takes the room of another. Each is money that a rail has moved, so it is
-// told about the bound.
+// maxRefunds is how many refunds a session keeps of each rail, so that none takes the room of another. Each is money that a rail has moved, so the rail
+// gets an error at the bound.
 const maxRefunds = 100
 
 // Refunded is a refund that was recorded.
@@ -44,7 +44,7 @@ func (s *Store) Refund(ctx context.Context, id session.ID, refund session.Refund
 	return s.refund(ctx, id, refund, false)
 }
 
-// RefundDeleted is Refund for a session whose merchant was deleted: nobody could receive the event.
+// RefundDeleted is Refund for a session whose merchant was deleted, without an event.
 func (s *Store) RefundDeleted(ctx context.Context, id session.ID, refund session.Refund) (Refunded, error) {
 	return s.refund(ctx, id, refund, true)
 }

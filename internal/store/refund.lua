@@ -45,7 +45,7 @@ local decision = decisions[state][(refused or taken) and 'paid' or 'unpaid'][ref
 if decision == 'applied' then
   -- n says that there is something to list.
   local change = {['b:' .. refund_ref] = cents .. ' ' .. at .. ' ' .. payment_ref, n = kept or '0', g = taken and format('%d', refunded) or nil}
-  if merchant_deleted == '1' then -- without an event, in the feed too: nobody could receive it
+  if merchant_deleted == '1' then -- without an event, in the feed too: it has no receiver
     for name, value in pairs(change) do
       call('HSET', session_key, name, value)
     end

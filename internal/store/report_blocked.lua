@@ -13,7 +13,7 @@ if (call('GET', reported_key) or '') ~= blocks then
   charge_report()
 end
 if reported_at ~= before then
-  -- Another dispatcher reported meanwhile. Nobody knows which report came last, so there must be another one.
+  -- Another dispatcher reported meanwhile. It is unknown which report came last, so another one must follow.
   call('DEL', reported_key)
   call('ZADD', merchants_key, now_ms, merchant)
 elseif blocks == '' then

@@ -49,7 +49,7 @@ if not decision then
 end
 
 local event = decision == 'late' and {'session.late_payment', late_key} or decision == 'mismatched' and {'session.payment_mismatch', mismatch_key}
-local refund = event or decision == 'merchant_deleted' -- without an event, in the feed too: nobody could receive it
+local refund = event or decision == 'merchant_deleted' -- without an event, in the feed too: it has no receiver
 local stored = true
 if decision == 'recorded' then
   stored = not full
@@ -67,9 +67,9 @@ if decision == 'merchant_deleted' and not deleted then
 end
 if decision == 'applied' then
   if outcome == 'COMPLETED' and fields[EMAIL] and keep ~= '' then -- a test session sends none
-    -- Before the end of the session: if that fails, whoever finds the receipt drops it. A list of another type costs mails, never a payment.
+    -- Before the end of the session: if that fails, the lease of the receipt drops it. A list of another type costs mails, never a payment.
     redis.pcall('ZADD', receipts_key, now_ms, string.match(session_key, ':session:(.*)'))
-    -- Should nobody send any: no entry outlives its session.
+    -- If receipts are turned off, no entry outlives its session.
     redis.pcall('ZREMRANGEBYSCORE', receipts_key, '-inf', now_ms - keep)
     redis.pcall('PEXPIRE', receipts_key, keep)
   end

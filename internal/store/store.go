@@ -75,7 +75,7 @@ const (
 const maxFailures = 4096
 
 // OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have
-// missed a revocation for good.
+// missed a revocation permanently.
 const OverrideLifetime = 7 * 24 * time.Hour
 
 // Options configure a Store.

@@ -267,7 +267,7 @@ func TestOperations_AfterScriptFlush(t *testing.T) {
 func TestScripts_DeclareTheirKeys(t *testing.T) {
 	server := redistest.Start(t)
 	s, asks, c := storetest.OpenWith(t, server.URL(), store.Options{Receipts: true}), merchant(), client(t, server)
-	storetest.CheckDeclared(t, server, store.Scripts(), func() { everyBranch(t, server, s, asks, c) })
+	storetest.CheckDeclared(t, server, func() { everyBranch(t, server, s, asks, c) })
 }
 
 // everyBranch makes each script write all that it ever does.
@@ -372,7 +372,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	}
 	must(t, second(s.Settle(ctx, refunded, by(rail, paid("c")))))
 	must(t, second(s.RefundDeleted(ctx, refunded, refunding("c", "c", 1))))
-	must(t, second(s.Owed(ctx, []time.Duration{0})))
+	must(t, second(s.RefundsOwed(ctx, []time.Duration{0})))
 	copied := open(t, server.URL(), copied(1, time.Millisecond)) // nobody follows
 	for range 2 {
 		_, _ = copied.Settle(ctx, original.ID, paid("b"))

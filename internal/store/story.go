@@ -146,7 +146,7 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
 		story.Refunds = refunds[taken]
 		delete(refunds, taken)
 	}
-	listed.Break(len(refunds) == 0) // else they are of payments that nobody has reported
+	listed.Break(len(refunds) == 0) // else they are of payments that were not reported
 	if listed.Err() != nil {
 		return Story{}, redis.ErrCorrupt
 	}

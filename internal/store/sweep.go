@@ -15,7 +15,7 @@ import (
 
 // Swept is what a sweep found.
 type Swept struct {
-	// Expired sessions that nobody had read since their time was over, without those of test mode.
+	// Expired sessions that were not read since their time was over, without those of test mode.
 	Expired int
 	// Corrupt sessions that could not be read. They are looked at again after an hour.
 	Corrupt int
@@ -25,7 +25,7 @@ type Swept struct {
 	Oldest time.Duration
 }
 
-// Overdue are sessions of a bucket that a dispatcher has to look at: they are past their expiry, or of test mode and to be paid.
+// Overdue are sessions of a bucket that a dispatcher has to examine: they are past their expiry, or of test mode and to be paid.
 type Overdue struct {
 	space   redis.Keyspace
 	limit   int

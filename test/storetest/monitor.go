@@ -5,13 +5,13 @@ import (
 	"crypto/sha1" // it is how Redis names scripts
 	"encoding/hex"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -91,20 +91,22 @@ var (
 	writing    = strings.Fields("set del hset hdel hincrby pexpire rpush ltrim zadd zincrby zrem zremrangebyscore zpopmin zinterstore xadd xdel xtrim")
 )
 
-// CheckDeclared runs do and compares what each script writes with the keys it declares. All the scripts must be run. The pages must have
-// their keys and commands.
+// CheckDeclared runs do and compares what each script writes with the keys it declares. All scripts of the test's package must be run. The pages must
+// have their keys and commands.
 //
-// A Redis Cluster that is moving a slot refuses a script before its first write if one of its KEYS is not there. A key that is
-// written without being declared is born a second time on the other server instead, and the move then drops one of the two.
-func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Script, do func()) {
+// A Redis Cluster that is moving a slot rejects a script before its first write if one of its KEYS is not there. A key that is
+// written without being declared is created a second time on the other server instead, and the move then drops one of the two.
+func CheckDeclared(t *testing.T, server *redistest.Server, do func()) {
 	t.Helper()
-	operations := map[string]string{}
+	files, err := filepath.Glob("*.lua") // a test runs in its package
+	check(t, err)
 	unseen := map[string]bool{}
-	rights, kinds := DocumentedRights(t), documentedKinds(t)
-	for _, script := range scripts {
-		operations[script.SHA()] = script.Operation()
-		unseen[script.Operation()] = true
+	for _, file := range files {
+		unseen[strings.TrimSuffix(file, ".lua")] = true
 	}
+	check(t, Inspect(t, server).ScriptFlush(t.Context()).Err()) // so that each source is seen once
+	rights, kinds := DocumentedRights(t), documentedKinds(t)
+	operations := map[string]string{} // by the digest of the script
 	var operation string
 	var keys []string
 	for _, command := range Monitored(t, server, do) {
@@ -115,11 +117,11 @@ func CheckDeclared(t *testing.T, server *redistest.Server, scripts []*redis.Scri
 			if name == "eval" {
 				sum := sha1.Sum([]byte(rest[0]))
 				sha = hex.EncodeToString(sum[:])
+				head, _, _ := strings.Cut(rest[0], "\n")
+				operations[sha] = strings.TrimPrefix(head, "-- ")
 			}
 			n, err := strconv.Atoi(rest[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			operation, keys = operations[sha], rest[2:2+n]
 			delete(unseen, operation)
 			checkKeys(t, operation, keys, kinds)

@@ -35,7 +35,7 @@ if override or flags ~= '' then
   if not result and not accepted then
     result = 'REJECTED'
   elseif not result then
-    -- The key is used, whatever else refuses the request: a merchant may be active again before an overlap ends.
+    -- The key is used, whatever else rejects the request: a merchant may be active again before an overlap ends.
     -- The last uses of the digests of this ApiKey are published.DigestUses: '<tag> <seconds>' for each, the newest first. They are kept for 90 days.
     if string.find(flags, 'U', 1, true) then
       local tag = string.match(known_key, '^%d+ %d+ (%x%x%x%x%x%x%x%x)')
@@ -61,7 +61,7 @@ if not result then
   if stored_tat and stored_tat > now_us then
     new_tat = stored_tat + cost
     if new_tat > now_us + burst then
-      -- A refused request is not charged. But a TAT beyond a full burst, after the limit was lowered or a failover set the clock back, is cut.
+      -- A rejected request is not charged. But a TAT beyond a full burst, after the limit was lowered or a failover set the clock back, is cut.
       result = 'LIMITED'
       new_tat = stored_tat > now_us + burst and now_us + burst
     end

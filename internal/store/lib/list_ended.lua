@@ -1,17 +1,17 @@
--- Expects clock; feed_key, and history, '<ms> <entries>'; newest and oldest, the newest id and the oldest time in ms of the entries to look at;
+-- Expects clock; feed_key, and history, '<ms> <entries>'; newest and oldest, the newest id and the oldest time in ms of the entries to examine;
 -- kinds, the events to list, each between spaces, and limit, how many. Defines list_ended(), which returns the id of the last entry that it has
--- looked at, empty: there are no more, since when everything is listed, in ms, and for each event the id of its entry and the event.
+-- examined, empty: there are no more, since when everything is listed, in ms, and for each event the id of its entry and the event.
 
 local function list_ended()
   local age, most = string.match(history, '^(%d+) (%d+)$')
   local since = math.max(oldest, now_ms - age)
-  local first_id, last_id, wanted = format('%d', since), newest, 2 * limit
+  local first_id, last_id, most_rows = format('%d', since), newest, 2 * limit
   if call('XLEN', feed_key) >= tonumber(most) then -- others of the oldest millisecond may be dropped
     local first = call('XRANGE', feed_key, '-', '+', 'COUNT', 1)[1]
     since = math.max(since, string.match(first[1], '^%d+') + 1)
   end
   local rows, left, last = {}, MAX_SCANNED, ''
-  while left > 0 and #rows < wanted do
+  while left > 0 and #rows < most_rows do
     local chunk = math.min(left, SCANNED_AT_ONCE)
     local entries = call('XREVRANGE', feed_key, last_id, first_id, 'COUNT', chunk)
     for _, entry in ipairs(entries) do
@@ -20,12 +20,12 @@ local function list_ended()
       if string.find(kinds, ' ' .. (string.match(event, '^%d+\t([%a_.]+)') or '?') .. ' ', 1, true) then
         rows[#rows + 1] = last
         rows[#rows + 1] = event
-        if #rows >= wanted then
+        if #rows >= most_rows then
           break
         end
       end
     end
-    if #entries < chunk and #rows < wanted then
+    if #entries < chunk and #rows < most_rows then
       last = ''
       break
     end

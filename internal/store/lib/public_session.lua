@@ -1,4 +1,4 @@
--- Reads what a payer may see of a session, or refuses that. Expects result, quota and sessions(), session_key, event_key, the event of its end,
+-- Reads what a payer may see of a session, if the request is admitted. Expects result, quota and sessions(), session_key, event_key, the event of its end,
 -- and feed_key. Defines reply.
 
 local reply = result and result .. quota

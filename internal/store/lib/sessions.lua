@@ -4,7 +4,7 @@ local s = {}
 
 -- Changes a session and records the event of it, in the feed first if its key is given. Takes the keys of session, event and feed, the kind of
 -- event, the fields to change in the session, and those in which the event differs from what the session was before; false hides one. Reads the
--- session anew: a change is rare, and few readers need all of it.
+-- session again: a change is rare, and few readers need all of it.
 function s.change(key, event_key, feed_key, kind, change, differs)
   local names = {EVENT_FIELDS}
   local stored = call('HMGET', key, 'q', EVENT_FIELDS)
@@ -24,7 +24,7 @@ function s.change(key, event_key, feed_key, kind, change, differs)
   for name, value in pairs(change) do
     fields[#fields + 1], fields[#fields + 2] = name, value
   end
-  -- The event comes first. Should it fail, the session has not changed, and the next one to look will try again.
+  -- The event comes first. If it fails, the session has not changed, and the next read tries again.
   local function write()
     events.record(event_key, account, event)
     call('HSET', key, unpack(fields))
@@ -43,8 +43,8 @@ function s.finish(key, event_key, feed_key, change)
   s.change(key, event_key, feed_key, 'session.' .. string.lower(change.s), change, change)
 end
 
--- Takes the fields of a session and expires it if it is due; says whether it was. The first one to look writes; the session ended
--- when it expired, not when it was looked at.
+-- Takes the fields of a session and expires it if it is due; returns whether it was. The first read writes; the session ended
+-- when it expired, not when it was read.
 function s.expire_if_due(key, event_key, feed_key, fields)
   local expires = not fields[STATUS] and tonumber(fields[EXPIRES_AT])
   local due = expires and now_ms >= expires -- garbage may be neither before nor after
@@ -62,7 +62,7 @@ function s.read(key, event_key, feed_key, ...)
   return fields
 end
 
--- The status of a session, from its fields. One that is garbled is that of no session.
+-- The status of a session, from its fields. An unreadable one is 'CORRUPT'.
 function s.status(fields)
   return fields[STATUS] or (fields[ENDED_AT] and 'CORRUPT') or 'PENDING'
 end

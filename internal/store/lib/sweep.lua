@@ -1,11 +1,11 @@
--- Expires sessions whose time is over. Expects clock, sessions() and expiry_key, which says when the sweep must look. Defines the counts of the
+-- Expires sessions whose time is over. Expects clock, sessions() and expiry_key, which has when the sweep must examine a queue or a session. Defines the counts of the
 -- reply, examine() and defer().
--- expiry_key and the expiry queues are an index only: what the session itself says counts.
+-- expiry_key and the expiry queues are an index only: the session itself decides.
 
 local s = sessions()
 local expired, corrupt, examined, oldest = 0, 0, 0, 0
 
--- Reads one session that should be overdue, and says what became of it. Its expiresAt is returned too, if it counts.
+-- Reads one session that should be overdue, and returns its outcome. Its expiresAt is returned too, if it counts.
 local function expire(key, event_key, feed_key)
   local fields = call('HMGET', key, SESSION_FIELDS)
   if s.expire_if_due(key, event_key, feed_key, fields) then
@@ -20,7 +20,7 @@ local function expire(key, event_key, feed_key)
   return 'over' -- it has ended, or is gone
 end
 
--- A key of another type harms that one alone. Any other failure is that of the server, and ends the sweep.
+-- A key of another type affects only its session. Any other failure is that of the server, and ends the sweep.
 local function must_be_of_another_type(failure)
   local message = type(failure) == 'table' and failure.err or tostring(failure)
   if not string.find(message, 'WRONGTYPE', 1, true) then
@@ -28,7 +28,7 @@ local function must_be_of_another_type(failure)
   end
 end
 
--- Defers for an hour what cannot be read: somebody may have repaired it by then. It must keep neither the others waiting nor the
+-- Defers what cannot be read for an hour, in which somebody may repair it. It must keep neither the others waiting nor the
 -- sweep busy.
 local function defer(name)
   corrupt = corrupt + 1
