@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
-// documented are the rules of the roles in docs/kubectl-merchant.md.
+// documented are the rules of the roles of docs/kubectl-merchant.md.
 func documented(t *testing.T) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	roles := map[string][]rbacv1.PolicyRule{}

@@ -33,12 +33,10 @@ func Read(t testing.TB, elements ...string) string {
 	return string(text)
 }
 
-// PluginRoles are those that docs/kubectl-merchant.md gives to its readers.
+// PluginRoles are those that docs/kubectl-merchant.md gives to its readers, in docs/examples/plugin-roles.yaml.
 func PluginRoles(t testing.TB) (roles []rbacv1.ClusterRole) {
 	t.Helper()
-	_, block, _ := strings.Cut(Read(t, "docs", "kubectl-merchant.md"), "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	for document := range strings.SplitSeq(block, "---\n") {
+	for document := range strings.SplitSeq(Read(t, "docs", "examples", "plugin-roles.yaml"), "---\n") {
 		var role rbacv1.ClusterRole
 		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
 			t.Fatal(err)
