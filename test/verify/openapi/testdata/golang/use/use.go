@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/merchant-operator/merchant-operator/test/verify/openapi/golang/internalapi"
-	"github.com/merchant-operator/merchant-operator/test/verify/openapi/golang/publicapi"
+	"github.com/merchant-operator/merchant-operator/test/verify/openapi/testdata/golang/internalapi"
+	"github.com/merchant-operator/merchant-operator/test/verify/openapi/testdata/golang/publicapi"
 )
 
 // Charge makes a session and says when it ended, if it has.
