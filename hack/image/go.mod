@@ -1,5 +1,5 @@
 // The tool that makes and checks container images. A module of its own, so that its dependencies do not reach the
-// product.
+// product, and a new version of a tool in hack/release/tools does not change the bytes of an image.
 module github.com/merchant-operator/merchant-operator/hack/image
 
 go 1.26.0
