@@ -24,8 +24,18 @@ type attempt struct {
 }
 
 func (c *console) newAttempt(a outbox.Attempt) attempt {
-	const precise = 10 * time.Millisecond
-	return attempt{At: a.At, Kind: a.Kind, Why: reasonText(c.words, a.Reason, a.Answer), Took: c.words.text("attempt.took", fmt.Sprintf("%.2f", a.Took.Round(precise).Seconds()))}
+	return attempt{At: a.At, Kind: a.Kind, Why: reasonText(c.words, a.Reason, a.Answer), Took: c.words.duration(a.Took)}
+}
+
+// duration is how long an attempt took, in milliseconds or seconds.
+func (w words) duration(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return w.text("attempt.took.none")
+	case d < time.Second:
+		return w.text("attempt.took.ms", d.Milliseconds())
+	}
+	return w.text("attempt.took.s", fmt.Sprintf("%.1f", d.Seconds()))
 }
 
 // readAttempts returns the last failed attempts, the newest first. Errors are those of readHealth.

@@ -192,7 +192,7 @@ func TestADeadLetterIsSentAgain(t *testing.T) {
 	page.Click("main form button")
 	s.Eventually("the other event arrives too", arrived("key.rotated", 2))
 	awaitText("nothing waits", "Waiting to be sent\n0")
-	if text := page.Text("#webhook"); strings.Contains(text, "Dead letters") {
-		t.Errorf("dead letters are left:\n%s", text)
+	if text := page.Text("#webhook"); strings.Contains(text, "Events not delivered") {
+		t.Errorf("events that were not delivered are left:\n%s", text)
 	}
 }
