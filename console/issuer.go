@@ -90,7 +90,10 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	case http.StatusConflict:
 		return rotation.Issued{}, errGeneration
 	case http.StatusNotFound:
-		return rotation.Issued{}, errNotPublished
+		if answer.code == "key_not_found" { // any other 404: this API has no such route
+			return rotation.Issued{}, errNotPublished
+		}
+		return rotation.Issued{}, fmt.Errorf("%w: %d: %s", errRefused, answer.status, answer.body)
 	case http.StatusTooManyRequests:
 		return rotation.Issued{}, errTooOften
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:

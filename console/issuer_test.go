@@ -21,6 +21,7 @@ func answering(t *testing.T, from int64) (*issuer, *atomic.Int64) {
 	asked := new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) < from {
+			w.Header().Set("Error-Code", "key_not_found")
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
@@ -43,6 +44,28 @@ func TestIssuer_NoTimeLeft(t *testing.T) {
 	defer cancel()
 	if issued, err := api.rotate(ctx, key, 1, 0, "ann"); err != nil || issued.FullKey == "" {
 		t.Errorf("%+v, %v", issued, err)
+	}
+}
+
+// A 404 of a server that does not know the route, or of a proxy, does not say that the key will be published.
+func TestFirstKey_NoSuchRoute(t *testing.T) {
+	for name, code := range map[string]string{"no code": "", "another code": "path_not_found"} {
+		t.Run(name, func(t *testing.T) {
+			asked := new(atomic.Int64)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				w.Header().Set("Error-Code", code)
+				w.WriteHeader(http.StatusNotFound)
+			}))
+			t.Cleanup(server.Close)
+			key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: "u"}}
+			ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
+			defer cancel()
+			_, err := (&console{issuer: &issuer{server.Client(), server.URL}}).firstKey(ctx, key, login.Person{})
+			if !errors.Is(err, errRefused) || asked.Load() != 1 {
+				t.Errorf("%v, after %d requests", err, asked.Load())
+			}
+		})
 	}
 }
 
