@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,7 +107,14 @@ func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change fun
 		if err := c.kube.Get(ctx, client.ObjectKeyFromObject(seen), latest); err != nil {
 			return seen, err
 		}
-		if latest.UID != seen.UID || latest.Generation != seen.Generation {
+		again := latest.DeepCopy()
+		change(again)
+		switch {
+		case latest.UID != seen.UID:
+			return seen, err
+		case equality.Semantic.DeepEqual(again.Spec, latest.Spec): // client-go sends a request again whose answer was lost
+			return latest, nil
+		case latest.Generation != seen.Generation:
 			return seen, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,6 +119,12 @@ func kubernetesError(what string, err error) error {
 		return errNotFound
 	}
 	return fmt.Errorf("%w: %s: %w", errKubernetes, what, err)
+}
+
+// mayBeDone reports whether a write may have been done although it failed with that error: the Kubernetes API did not refuse it.
+func mayBeDone(err error) bool {
+	var status apierrors.APIStatus
+	return errors.Is(err, errKubernetes) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
 }
 
 // get reads an object that a request names. What cannot be a name is errNotFound, and no part of a path of the Kubernetes API.

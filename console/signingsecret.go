@@ -72,12 +72,16 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *http.Request, view
 		change(merchant)
 		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
 	})
-	if err != nil || !changed {
+	lost := err
+	if !mayBeDone(err) && (err != nil || !changed) {
 		return err
 	}
 	shown, err := c.awaitSigningSecret(r.Context(), form.Merchant, nonce, viewer)
 	if err != nil {
-		return &secretNotShownError{err}
+		return &secretNotShownError{errors.Join(lost, err)}
+	}
+	if lost != nil { // the secret proves that the change was made
+		c.record(r.Context(), event{viewer, action, form.Merchant, published.ID(form.Merchant.UID), form.Merchant.Generation + 1, nil})
 	}
 	page := secretPage{Merchant: form.Merchant, Secret: shown.Secret, Clock: c.shopClock(form.Merchant)}
 	if shown.PreviousValidUntil != nil {

@@ -3,14 +3,18 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/rotation"
@@ -128,6 +132,64 @@ func TestRotateSigningSecret(t *testing.T) {
 				if log := f.log.String(); strings.Contains(log, asked.Nonce) || strings.Contains(log, "whsec_") {
 					t.Error("a nonce or secret is in the log")
 				}
+			}
+		})
+	}
+}
+
+// A change whose answer was lost may have been made, and then its secret is shown all the same: nobody could ask for it again.
+func TestRotateSigningSecret_AnswerLost(t *testing.T) {
+	broken := func(*http.Response) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+	again := func(done *http.Response) (*http.Response, error) { // client-go sends it again after that
+		answer := httptest.NewRecorder()
+		answer.Header().Set("Retry-After", "0")
+		answer.WriteHeader(http.StatusServiceUnavailable)
+		lost := answer.Result()
+		lost.Request = done.Request
+		return lost, nil
+	}
+	for _, test := range []struct {
+		name  string
+		lose  func(*http.Response) (*http.Response, error)
+		fails bool // the first attempt, for the log
+	}{
+		{"connection broken", broken, true},
+		{"sent twice", again, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			m := f.merchant("acme", withWebhook)
+			f.grant(user(alice), []string{"get", "editwebhook"})
+			browser := f.signedIn(alice)
+			config := f.account()
+			var lost atomic.Bool
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(r *http.Request) (*http.Response, error) {
+					answer, err := next.RoundTrip(r)
+					if err == nil && r.Method == http.MethodPatch && lost.CompareAndSwap(false, true) {
+						_ = answer.Body.Close()
+						return test.lose(answer)
+					}
+					return answer, err
+				})
+			})
+			kube, err := client.New(config, client.Options{Scheme: f.kube.Scheme()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.kube = kube
+			api := f.signingAPI(func(int) (int, string) { return http.StatusOK, `{"secret":"whsec_VGhpc0lzQVNhbXBsZQ=="}` })
+			page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme/webhook/rotate-secret", url.Values{"generation": {"1"}})
+			if page.Status != http.StatusOK || !strings.Contains(page.Text, "whsec_VGhpc0lzQVNhbXBsZQ==") {
+				t.Errorf("%d %s", page.Status, page.Text)
+			}
+			requests, changed := api.requests(), f.stored(m)
+			if trigger := rotation.SigningTrigger(requests[len(requests)-1].Nonce); trigger != changed.Spec.Webhook.RotationTrigger {
+				t.Errorf("asked with another nonce than that of the change: %s, %s", trigger, changed.Spec.Webhook.RotationTrigger)
+			}
+			f.wantEvents(" by oidc:alice (generation 2)")
+			if failed := strings.Contains(f.log.String(), "action failed"); failed != test.fails {
+				t.Errorf("the log: %s", &f.log)
 			}
 		})
 	}
