@@ -4,11 +4,16 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/audittest"
 )
 
 // eventuallyStatus waits until merchant/me answers a key with the status.
@@ -159,4 +164,234 @@ func TestDirectory_RecordsOfTheNextVersion(t *testing.T) {
 		}
 	}
 	restarted.call(http.MethodGet, me, f.newKey(published.ID("active")).Reveal(), "").want(t, http.StatusUnauthorized)
+}
+
+// putBack writes an older version of a published Secret, as a backup tool does.
+func (f *fixture) putBack(older *corev1.Secret, revise func(*published.KeyRecord)) {
+	f.t.Helper()
+	record, err := published.DecodeKey(older)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	revise(&record)
+	encoded, err := published.EncodeKey(f.namespace, record)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	secrets := kube.CoreV1().Secrets(f.namespace)
+	switch secret, err := secrets.Get(f.t.Context(), older.Name, metav1.GetOptions{}); {
+	case err == nil:
+		secret.Data = encoded.Data
+		f.updateSecret(secret)
+	default:
+		if _, err := secrets.Create(f.t.Context(), encoded, metav1.CreateOptions{}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) eventuallySuperseded(key string) {
+	f.t.Helper()
+	eventually(f.t, "the record is marked as superseded", func() bool {
+		record, err := published.DecodeKey(f.secretOf(key))
+		return err == nil && record.Superseded
+	})
+}
+
+// wantSupersededLine wants that the audit log says what became of the restored first record of a key.
+func (f *fixture) wantSupersededLine(key string) {
+	f.t.Helper()
+	record, err := published.DecodeKey(f.secretOf(key))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	want := audittest.Line{
+		"change": "superseded", "by": "service", "namespace": record.Source.Namespace, "name": record.Source.Name,
+		"merchantID": record.MerchantID, "keyID": record.KeyID, "generation": 1.0,
+	}
+	for _, line := range audittest.Lines(f.t, f.log.String()) {
+		if line["change"] == "superseded" && cmp.Equal(want, line) {
+			return
+		}
+	}
+	f.t.Errorf("no line of the audit log is %v", want)
+}
+
+// An older record that is put back revives no dead key, not even with a fresh revision, on no replica; it is marked, so that the
+// operator issues a new key, which then works at once.
+func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
+	for desc, revise := range map[string]func(*published.KeyRecord){
+		"as it was":             func(*published.KeyRecord) {},
+		"with a fresh revision": func(r *published.KeyRecord) { r.Revision = time.Now().UnixMilli() },
+	} {
+		for how, whileAway := range map[string]bool{"while replicas run": false, "while none runs": true} {
+			t.Run(desc+", "+how, func(t *testing.T) {
+				f := newFixture(t)
+				old := f.key("till", f.merchant("acme"))
+				older := f.secretOf(old)
+				first := f.start()
+				fresh := f.rotated(first, old)
+				if whileAway {
+					first.cancel()
+					if err := first.wantEnd(t); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.putBack(older, revise)
+				replicas := []*replica{f.start()}
+				if !whileAway {
+					replicas = append(replicas, first)
+				}
+				f.eventuallySuperseded(old)
+				f.wantSupersededLine(old)
+				for _, r := range replicas {
+					r.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
+					r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK) // as long as the override lives
+					r.call(http.MethodPost, rotate, old, "").want(t, http.StatusUnauthorized)
+				}
+
+				record, err := published.DecodeKey(f.secretOf(old))
+				if err != nil {
+					t.Fatal(err)
+				}
+				key := f.newKey(record.KeyID)
+				now := time.Now().UTC()
+				issued := record.Rotated(
+					published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now}, v1alpha1.RotationTrigger, 0, now)
+				f.putBack(f.secretOf(old), func(r *published.KeyRecord) { *r = issued })
+				for _, r := range replicas {
+					r.eventuallyStatus(key.Reveal(), http.StatusOK)
+					r.eventuallyStatus(fresh, http.StatusUnauthorized)
+					r.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
+				}
+			})
+		}
+	}
+}
+
+// A replica that missed a rotation hears that the key is gone. Another one, whose watch is frozen, takes the rotated key because of
+// the rotation's override: it must learn of the end all the same.
+func TestAVanishRevokesARotationThatWasMissed(t *testing.T) {
+	f := newFixture(t)
+	old := f.key("till", f.merchant("acme"))
+	frozen, behind := f.start(), f.start()
+	frozen.proxy.FreezeWatches()
+	behind.proxy.Cut()
+	fresh := f.rotated(frozen, old)
+	frozen.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
+	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(old).Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	behind.proxy.Mend()
+	frozen.eventuallyStatus(fresh, http.StatusUnauthorized)
+	behind.eventuallyStatus(fresh, http.StatusUnauthorized)
+}
+
+// A tombstone ends a key for good, also where nothing else is heard, and whatever is put back afterwards.
+func TestATombstoneEndsAKeyForGood(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	secret := f.secretOf(key)
+	frozen, r := f.start(), f.start()
+	frozen.proxy.FreezeWatches()
+	f.writeTombstone(secret)
+	for _, each := range []*replica{r, frozen} {
+		each.eventuallyStatus(key, http.StatusUnauthorized)
+	}
+	f.putBack(secret, func(r *published.KeyRecord) { r.Revision = time.Now().Add(time.Minute).UnixMilli() })
+	late := f.start()
+	for _, each := range []*replica{r, frozen, late} {
+		each.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
+	}
+}
+
+// writeTombstone publishes the tombstone of the key of a published Secret.
+func (f *fixture) writeTombstone(secret *corev1.Secret) {
+	f.t.Helper()
+	record, err := published.DecodeKey(secret)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.createTombstone(published.Tombstone{Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source})
+}
+
+// createTombstone publishes a tombstone of now.
+func (f *fixture) createTombstone(tombstone published.Tombstone) {
+	f.t.Helper()
+	tombstone.EndedAt = time.Now().UTC()
+	configMap, err := published.EncodeTombstone(f.namespace, tombstone)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Create(f.t.Context(), configMap, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// Another tenant publishes the digest of a victim's key for its own merchant. Whatever becomes of the victim's key, it never opens the
+// thief's merchant.
+func TestAClaimedDigestNeverOpensTheThiefsMerchant(t *testing.T) {
+	change := func(f *fixture, key string, change func(*published.KeyRecord)) {
+		f.putBack(f.secretOf(key), func(r *published.KeyRecord) {
+			change(r)
+			r.Revision = r.NextRevision(time.Now())
+		})
+	}
+	for what, become := range map[string]func(f *fixture, r *replica, key string){
+		"rotated over HTTP": func(f *fixture, r *replica, key string) { f.rotated(r, key) },
+		"rotated by trigger": func(f *fixture, _ *replica, key string) {
+			change(f, key, func(r *published.KeyRecord) {
+				next := f.newKey(r.KeyID)
+				now := time.Now().UTC()
+				*r = r.Rotated(published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: now}, v1alpha1.RotationTrigger, 0, now)
+			})
+		},
+		"disabled": func(f *fixture, _ *replica, key string) {
+			change(f, key, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+		},
+		"deleted": func(f *fixture, _ *replica, key string) {
+			secret := f.secretOf(key)
+			f.writeTombstone(secret)
+			if err := kube.CoreV1().Secrets(f.namespace).Delete(f.t.Context(), secret.Name, metav1.DeleteOptions{}); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+	} {
+		for order, atOnce := range map[string]bool{"heard after the victim": false, "heard with the victim": true} {
+			t.Run(what+", "+order, func(t *testing.T) {
+				f := newFixture(t)
+				victim, thief := f.merchant("victim"), f.merchant("thief")
+				steal := func(digest apikey.Digest) {
+					f.key("thief-till", thief, func(r *published.KeyRecord) {
+						r.Current = published.Current{Digest: digest, CreatedAt: time.Now().Add(-time.Hour).UTC()}
+					})
+				}
+				key := f.key("victim-till", victim)
+				var r *replica
+				if atOnce {
+					steal(apikey.DigestOf(key))
+					r = f.start()
+				} else {
+					r = f.start()
+					steal(apikey.DigestOf(key))
+				}
+				mine := func() bool {
+					got := r.call(http.MethodGet, me, key, "")
+					if got.status == http.StatusOK {
+						if id := got.body["merchant"].(map[string]any)["id"]; id != published.PublicMerchantID(victim.MerchantID) {
+							t.Fatalf("the key opens %v", id)
+						}
+					}
+					return got.status == http.StatusOK
+				}
+				if !mine() {
+					t.Error("the victim's key is refused")
+				}
+				become(f, r, key)
+				eventually(t, "the victim's key is dead", func() bool { return !mine() })
+				late := f.start() // one that never knew anything else
+				late.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
+			})
+		}
+	}
 }

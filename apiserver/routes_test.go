@@ -1,15 +1,17 @@
 package apiserver_test
 
 import (
-	"bufio"
-	"errors"
-	"io"
-	"net"
+	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 func TestPathsThatAreNotThere(t *testing.T) {
@@ -117,109 +119,111 @@ func TestThePublicListenerSettlesNothing(t *testing.T) {
 	}
 }
 
-// raw sends bytes as they are and returns the answer and whether the connection was closed after it.
-func (r *replica) raw(t *testing.T, request string) (result, bool) {
-	t.Helper()
-	connection, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(connection, request); err != nil {
-		t.Fatal(err)
-	}
-	reader := bufio.NewReader(connection)
-	response, err := http.ReadResponse(reader, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	got := read(t, response)
-	if !response.Close {
-		return got, false
-	}
-	_, err = reader.ReadByte()
-	return got, errors.Is(err, io.EOF)
-}
-
-// What net/http refuses by itself has the shape of all errors, too.
-func TestRequestsThatAreNotHTTP(t *testing.T) {
+// A request costs one round trip, however it ends; one whose key is unknown or whose caller is
+// foreign costs none, so that neither load nor timing distinguishes the two.
+func TestRoundTripsOfARequest(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
-	r := f.start()
-	post := func(headers string) string {
-		return "POST " + sessions + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\n" + headers + "\r\n"
-	}
-	for name, test := range map[string]struct {
-		request string
-		status  int
-	}{
-		"a control character in Idempotency-Key": {post("Idempotency-Key: a\x01b\r\nContent-Length: 0\r\n"), 400},
-		"NUL in a header":                        {post("Idempotency-Key: a\x00b\r\n"), 400},
-		"a bare CR in a header":                  {post("Idempotency-Key: a\rb\r\n"), 400},
-		"a blank in a header's name":             {post("Idempotency Key: a\r\n"), 400},
-		"no Host":                                {"GET / HTTP/1.1\r\n\r\n", 400},
-		"two Hosts":                              {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
-		"no HTTP at all":                         {"hello\r\n\r\n", 400},
-		"another version":                        {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", 505},
-		"too large a header":                     {post("X: " + strings.Repeat("x", 24<<10) + "\r\n"), 431},
-		"two lengths":                            {post("Content-Length: 1\r\nContent-Length: 2\r\n"), 400},
-		"a negative length":                      {post("Content-Length: -1\r\n"), 400},
-		"an unknown transfer encoding":           {post("Transfer-Encoding: gzip\r\n"), 501},
-		"a bad escape in the path":               {"GET " + sessions + "/%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, closed := r.raw(t, test.request)
-			got.want(t, test.status)
-			if !strings.HasPrefix(got.text("error"), http.StatusText(test.status)) || len(got.body) != 1 {
-				t.Errorf("not in the shape of all errors: %s", got.raw)
-			}
-			if !closed || got.header.Get("Content-Type") != "application/json" || got.header.Get("Cache-Control") != "no-store" {
-				t.Errorf("closed %v, headers %v", closed, got.header)
-			}
-		})
-	}
-}
+	suspended := f.key("suspended", f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
+	foreign := f.key("foreign", f.merchant("foreign", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
+	disabled := f.key("disabled", f.merchant("other"), func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
+	rotating := f.key("rotating", f.merchant("rotating"))
+	dead := f.newKey(key[8:20]).Reveal()
+	own := redistest.Start(t)
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
+	defer func() { _ = server.Close() }()
 
-func TestRequestsNoClientLibrarySends(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start()
-	const body = `{"amountCents":1}`
-	authorized := "Host: x\r\nAuthorization: Bearer " + key + "\r\n"
-	for name, test := range map[string]struct {
-		request string
-		status  int
-	}{
-		"OPTIONS *":              {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404},
-		"CONNECT":                {"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", 404},
-		"an absolute URL":        {"GET http://elsewhere" + me + " HTTP/1.1\r\n" + authorized + "\r\n", 200},
-		"HTTP/1.0":               {"GET " + me + " HTTP/1.0\r\n" + authorized + "\r\n", 200},
-		"a chunked body":         {"POST " + sessions + " HTTP/1.1\r\n" + authorized + "Transfer-Encoding: chunked\r\n\r\n11\r\n" + body + "\r\n0\r\n\r\n", 201},
-		"a broken chunk":         {"POST " + sessions + " HTTP/1.1\r\n" + authorized + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
-		"a folded header":        {"GET " + me + " HTTP/1.1\r\nHost: x\r\nAuthorization:\r\n Bearer " + key + "\r\n\r\n", 200},
-		"a path without a slash": {"GET api/v1/merchant/me HTTP/1.1\r\nHost: x\r\n\r\n", 400},
-		"a fragment":             {"GET " + me + "#x HTTP/1.1\r\n" + authorized + "\r\n", 404},
-		"a header in Latin-1":    {"POST " + sessions + " HTTP/1.1\r\n" + authorized + "Idempotency-Key: \xe4\r\nContent-Length: 17\r\n\r\n" + body, 400},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, _ := r.raw(t, test.request)
-			got.want(t, test.status)
-			if test.status >= 400 && got.text("error") == "" {
-				t.Errorf("not in the shape of all errors: %s", got.raw)
-			}
-		})
-	}
-}
+	r.awaitChecked()
+	r.proxy.FreezeWatches() // what a replica sees in its watch it writes to Redis, too
 
-func TestAnOversizedBodyClosesTheConnection(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start()
-	got := r.call(http.MethodPost, sessions, key, strings.Repeat(" ", 4<<20))
-	got.wantError(t, http.StatusBadRequest, tooLarge)
+	// A server learns each script once.
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "k").text("sessionId")
+	r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
+	r.call(http.MethodGet, sessions+"?orderRef=1001", key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, sessions+"?endedFrom=1", key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, events, key, "").want(t, http.StatusOK)
+	cancelled := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	r.call(http.MethodPost, sessions+"/"+cancelled+"/cancel", key, "").want(t, http.StatusOK)
+	forRotation := f.rotated(r, rotating)
+
+	const missing = "ps_aaaaaaaaaaaa000000000000000000"
+	for name, test := range map[string]struct {
+		method, path, key, body, idempotencyKey string
+		status, trips                           int
+	}{
+		"create":                          {"POST", sessions, key, `{"amountCents": 1}`, "", 201, 1},
+		"create with an Idempotency-Key":  {"POST", sessions, key, `{"amountCents": 1}`, "another", 201, 1},
+		"replay":                          {"POST", sessions, key, `{"amountCents": 1}`, "k", 201, 1},
+		"create with a bad body":          {"POST", sessions, key, `{`, "", 400, 1},
+		"create for a suspended merchant": {"POST", sessions, suspended, `{"amountCents": 1}`, "", 403, 1},
+		"create with a dead key":          {"POST", sessions, dead, `{"amountCents": 1}`, "", 401, 1},
+		"create with a dead key, badly":   {"POST", sessions, dead, `{`, "", 401, 1},
+		"get":                             {"GET", sessions + "/" + id, key, "", "", 200, 1},
+		"get what is not there":           {"GET", sessions + "/" + missing, key, "", "", 404, 1},
+		"get a malformed id":              {"GET", sessions + "/x", key, "", "", 404, 1},
+		"list an order":                   {"GET", sessions + "?orderRef=1001", key, "", "", 200, 1},
+		"list what has ended":             {"GET", sessions + "?endedFrom=1", key, "", "", 200, 1},
+		"list badly":                      {"GET", sessions, key, "", "", 400, 1},
+		"list with a dead key, badly":     {"GET", sessions, dead, "", "", 401, 1},
+		"cancel":                          {"POST", sessions + "/" + id + "/cancel", key, "", "", 200, 1},
+		"cancel again":                    {"POST", sessions + "/" + cancelled + "/cancel", key, "", "", 200, 1},
+		"cancel what is not there":        {"POST", sessions + "/" + missing + "/cancel", key, "", "", 404, 1},
+		"cancel a malformed id":           {"POST", sessions + "/x/cancel", key, "", "", 404, 1},
+		"public":                          {"GET", public + "/" + id, "", "", "", 200, 1},
+		"public, not there":               {"GET", public + "/" + missing, "", "", "", 404, 1},
+		"public, a malformed id":          {"GET", public + "/x", "", "", "", 404, 0},
+		"me":                              {"GET", me, key, "", "", 200, 1},
+		"events":                          {"GET", events, key, "", "", 200, 1},
+		"events after no cursor":          {"GET", events + "?after=x", key, "", "", 400, 1},
+		"events with a dead key":          {"GET", events, dead, "", "", 401, 1},
+		"rotate, and its override":        {"POST", rotate, forRotation, "", "", 200, 2},
+		"no key":                          {"POST", sessions, "", `{"amountCents": 1}`, "", 401, 0},
+		"a malformed key":                 {"POST", sessions, "hunter2", `{"amountCents": 1}`, "", 401, 0},
+		"an unknown key":                  {"POST", sessions, f.newKey(published.ID("unknown")).Reveal(), `{"amountCents": 1}`, "", 401, 0},
+		"a disabled key":                  {"POST", sessions, disabled, `{"amountCents": 1}`, "", 401, 0},
+		"a foreign address":               {"POST", sessions, foreign, `{"amountCents": 1}`, "", 401, 0},
+		"no such path":                    {"GET", "/api/v1/nothing", key, "", "", 404, 0},
+		"no such method":                  {"DELETE", sessions, key, "", "", 405, 0},
+		"preflight":                       {"OPTIONS", sessions, "", "", "", 204, 0},
+		"the description":                 {"GET", "/openapi.yaml", "", "", "", 200, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := server.ConfigResetStat(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			var headers []string
+			if test.idempotencyKey != "" {
+				headers = []string{"Idempotency-Key", test.idempotencyKey}
+			}
+			got := r.call(test.method, test.path, test.key, test.body, headers...).want(t, test.status)
+			if fresh := got.text("fullKey"); fresh != "" {
+				f.issued = append(f.issued, fresh)
+			}
+			stats, err := server.Info(t.Context(), "commandstats").Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if trips := sent(t, stats); trips != test.trips {
+				t.Errorf("%d round trips, want %d:\n%s", trips, test.trips, stats)
+			}
+		})
+	}
+}
+
+// sent counts the scripts that replicas sent. Redis counts the commands inside of scripts as well.
+func sent(t *testing.T, commandstats string) (trips int) {
+	t.Helper()
+	for line := range strings.FieldsSeq(commandstats) {
+		var calls int
+		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &calls); err == nil {
+			trips += calls
+		}
+		if strings.HasPrefix(line, "cmdstat_eval:") {
+			t.Errorf("a script was sent with its source: %s", line)
+		}
+	}
+	return trips
 }

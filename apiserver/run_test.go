@@ -256,3 +256,22 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+// A replica that Redis never answered may not be able to reach it at all: it waits, and is not ready.
+func TestStartWithoutRedis(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	own := redistest.Start(t)
+	own.Stop()
+	r := f.launch(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	r.awaitProbes()
+	eventually(t, "it listens", func() bool { return r.listening("public") != "" })
+	r.url = r.listening("public")
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusServiceUnavailable)
+	if status := statusOf(r.ops + "/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz %d before Redis has answered once", status)
+	}
+	own.Start()
+	r.awaitReady()
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+}

@@ -1,19 +1,29 @@
 package observability
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/observability/documented"
+	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
 func roles() []string { return []string{operatorRole, apiserverRole, dispatcherRole, consoleRole} }
@@ -136,4 +146,149 @@ func scrape(t *testing.T, role string) (string, map[string]*dto.MetricFamily) {
 		t.Fatal(err)
 	}
 	return text, families
+}
+
+// The page lists all metrics of ours, and those of libraries that alerts and dashboard use.
+func TestThePageListsTheMetricsThatThereAre(t *testing.T) {
+	want, got := map[string]documented.Metric{}, map[string]documented.Metric{}
+	for _, metric := range documented.Metrics(t) {
+		want[metric.Name] = metric
+	}
+	for _, role := range roles() {
+		_, families := scrape(t, role)
+		for name, family := range families {
+			metric := documented.Metric{Name: name, Kind: strings.ToLower(family.GetType().String()), Roles: role, Labels: labelsOf(family)}
+			if _, listed := want[name]; !listed && !metric.Own() {
+				continue
+			}
+			if before, twice := got[name]; twice {
+				metric.Roles = before.Roles + ", " + role
+			}
+			got[name] = metric
+		}
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("metrics (-docs/reference/metrics.md +served):\n%s", diff)
+	}
+}
+
+func labelsOf(family *dto.MetricFamily) []string {
+	with := map[string]bool{}
+	for _, metric := range family.GetMetric() {
+		for _, label := range metric.GetLabel() {
+			with[label.GetName()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(with))
+}
+
+var reasonRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
+
+// The page explains the reasons of a 401, and no others.
+func TestUnauthorizedPage_Reasons(t *testing.T) {
+	const page = "docs/unauthorized.md"
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, cells := range reasonRow.FindAllStringSubmatch(repository.Read(t, page), -1) {
+		want[cells[1]] = true
+	}
+	_, families := scrape(t, apiserverRole)
+	for _, metric := range families["merchant_operator_http_unauthorized_total"].GetMetric() {
+		got[metric.GetLabel()[0].GetValue()] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reasons of a 401 (-%s +served):\n%s", page, diff)
+	}
+}
+
+// An account that Kubernetes knows and that has no right to the metrics.
+func stranger(t *testing.T) (account *corev1.ServiceAccount, token string) {
+	t.Helper()
+	account = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", GenerateName: "stranger-"}}
+	if err := shared.Client.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := shared.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
+	}
+	return account, request.Status.Token
+}
+
+func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
+	_, token := stranger(t)
+	for _, role := range roles() {
+		for _, test := range []struct {
+			what, path, token string
+			want              int
+		}{
+			{"the reader's token", "/metrics", shared.token, http.StatusOK},
+			{"no token", "/metrics", "", http.StatusUnauthorized},
+			{"a forged token", "/metrics", shared.token[:len(shared.token)-4] + "AAAA", http.StatusUnauthorized},
+			{"a key of ours", "/metrics", badKey, http.StatusUnauthorized},
+			{"a stranger's token", "/metrics", token, http.StatusForbidden},
+			{"no token, and probes", "/healthz", "", http.StatusOK},
+			{"no token, and probes", "/readyz", "", http.StatusOK},
+		} {
+			status, text, err := shared.get(role, test.path, test.token)
+			if err != nil || status != test.want {
+				t.Errorf("%s: %s with %s: %d, want %d (%v)", role, test.path, test.what, status, test.want, err)
+			}
+			if status != http.StatusOK && strings.Contains(text, "go_goroutines") {
+				t.Errorf("%s: metrics with %s", role, test.what)
+			}
+		}
+		inTheClear := strings.Replace(shared.ops[role], "https://", "http://", 1)
+		if answer, err := http.Get(inTheClear + "/metrics"); err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: metrics are served in the clear: %d", role, answer.StatusCode)
+			}
+		}
+	}
+}
+
+// Who may read the metrics may not take profiles, which slow a process down: that is a right of its own.
+func TestProfilesAreForThoseWhoMayTakeThem(t *testing.T) {
+	account, token := stranger(t)
+	profiler, profilersToken := stranger(t)
+	name := "profilers-" + profiler.Name
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/debug/pprof/*"}, Verbs: []string{"get"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: profiler.Namespace, Name: profiler.Name}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := shared.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, role := range roles() {
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/profile?seconds=1"} {
+			for _, test := range []struct {
+				who, token string
+				want       int
+			}{
+				{"nobody", "", http.StatusUnauthorized},
+				{"a reader of metrics", shared.token, http.StatusForbidden},
+				{account.Name, token, http.StatusForbidden},
+			} {
+				status, _, err := shared.get(role, path, test.token)
+				if err != nil || status != test.want {
+					t.Errorf("%s: %s by %s: %d, want %d (%v)", role, path, test.who, status, test.want, err)
+				}
+			}
+		}
+		// A right takes a moment to be in force everywhere, and a refusal is remembered for a minute: nobody asked before.
+		status, text, err := shared.get(role, "/debug/pprof/goroutine?debug=1", profilersToken)
+		if err != nil || status != http.StatusOK || !strings.Contains(text, "goroutine profile:") {
+			t.Errorf("%s: goroutines by who may: %d, %.80q, %v", role, status, text, err)
+		}
+		if status, _, err := shared.get(role, "/debug/pprof/cmdline", profilersToken); err != nil || status != http.StatusNotFound {
+			t.Errorf("%s: the command line: %d, want 404 (%v)", role, status, err)
+		}
+	}
 }

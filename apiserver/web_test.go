@@ -1,15 +1,21 @@
 package apiserver_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
@@ -193,4 +199,137 @@ func (f fanOut) WithAttrs(attributes []slog.Attr) slog.Handler {
 
 func (f fanOut) WithGroup(name string) slog.Handler {
 	return fanOut{f.all.WithGroup(name), f.seen.WithGroup(name)}
+}
+
+func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
+	for _, operation := range append(operations(t, "openapi.yaml"), "GET /nothing", "DELETE /api/v1/sessions", "OPTIONS /api/v1/sessions") {
+		method, path, _ := strings.Cut(operation, " ")
+		for _, presented := range []string{"", key + "x", key} {
+			got := r.call(method, strings.ReplaceAll(path, "{sessionId}", "ps_00"), presented, "{}")
+			if sniff := got.header.Get("X-Content-Type-Options"); sniff != "nosniff" {
+				t.Errorf("%s: %d has X-Content-Type-Options %q", operation, got.status, sniff)
+			}
+			if kept := got.header.Get("Cache-Control"); kept != "no-store" && path != "/openapi.yaml" && path != page.WidgetPath {
+				t.Errorf("%s: %d has Cache-Control %q", operation, got.status, kept)
+			}
+			for _, telling := range []string{"Server", "X-Powered-By", "Set-Cookie", "Access-Control-Allow-Credentials"} {
+				if got.header.Get(telling) != "" {
+					t.Errorf("%s: %d has %s", operation, got.status, telling)
+				}
+			}
+			if got.status == http.StatusOK && strings.HasSuffix(path, "/rotate") {
+				key = got.text("fullKey")
+			}
+		}
+	}
+}
+
+// raw sends bytes as they are and returns the answer and whether the connection was closed after it.
+func (r *replica) raw(t *testing.T, request string) (result, bool) {
+	t.Helper()
+	connection, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(connection, request); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(connection)
+	response, err := http.ReadResponse(reader, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	got := read(t, response)
+	if !response.Close {
+		return got, false
+	}
+	_, err = reader.ReadByte()
+	return got, errors.Is(err, io.EOF)
+}
+
+// What net/http refuses by itself has the shape of all errors, too.
+func TestRequestsThatAreNotHTTP(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
+	post := func(headers string) string {
+		return "POST " + sessions + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\n" + headers + "\r\n"
+	}
+	for name, test := range map[string]struct {
+		request string
+		status  int
+	}{
+		"a control character in Idempotency-Key": {post("Idempotency-Key: a\x01b\r\nContent-Length: 0\r\n"), 400},
+		"NUL in a header":                        {post("Idempotency-Key: a\x00b\r\n"), 400},
+		"a bare CR in a header":                  {post("Idempotency-Key: a\rb\r\n"), 400},
+		"a blank in a header's name":             {post("Idempotency Key: a\r\n"), 400},
+		"no Host":                                {"GET / HTTP/1.1\r\n\r\n", 400},
+		"two Hosts":                              {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+		"no HTTP at all":                         {"hello\r\n\r\n", 400},
+		"another version":                        {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", 505},
+		"too large a header":                     {post("X: " + strings.Repeat("x", 24<<10) + "\r\n"), 431},
+		"two lengths":                            {post("Content-Length: 1\r\nContent-Length: 2\r\n"), 400},
+		"a negative length":                      {post("Content-Length: -1\r\n"), 400},
+		"an unknown transfer encoding":           {post("Transfer-Encoding: gzip\r\n"), 501},
+		"a bad escape in the path":               {"GET " + sessions + "/%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, closed := r.raw(t, test.request)
+			got.want(t, test.status)
+			if !strings.HasPrefix(got.text("error"), http.StatusText(test.status)) || len(got.body) != 1 {
+				t.Errorf("not in the shape of all errors: %s", got.raw)
+			}
+			if !closed || got.header.Get("Content-Type") != "application/json" || got.header.Get("Cache-Control") != "no-store" {
+				t.Errorf("closed %v, headers %v", closed, got.header)
+			}
+		})
+	}
+}
+
+func TestRequestsNoClientLibrarySends(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
+	const body = `{"amountCents":1}`
+	authorized := "Host: x\r\nAuthorization: Bearer " + key + "\r\n"
+	for name, test := range map[string]struct {
+		request string
+		status  int
+	}{
+		"OPTIONS *":              {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404},
+		"CONNECT":                {"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", 404},
+		"an absolute URL":        {"GET http://elsewhere" + me + " HTTP/1.1\r\n" + authorized + "\r\n", 200},
+		"HTTP/1.0":               {"GET " + me + " HTTP/1.0\r\n" + authorized + "\r\n", 200},
+		"a chunked body":         {"POST " + sessions + " HTTP/1.1\r\n" + authorized + "Transfer-Encoding: chunked\r\n\r\n11\r\n" + body + "\r\n0\r\n\r\n", 201},
+		"a broken chunk":         {"POST " + sessions + " HTTP/1.1\r\n" + authorized + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+		"a folded header":        {"GET " + me + " HTTP/1.1\r\nHost: x\r\nAuthorization:\r\n Bearer " + key + "\r\n\r\n", 200},
+		"a path without a slash": {"GET api/v1/merchant/me HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+		"a fragment":             {"GET " + me + "#x HTTP/1.1\r\n" + authorized + "\r\n", 404},
+		"a header in Latin-1":    {"POST " + sessions + " HTTP/1.1\r\n" + authorized + "Idempotency-Key: \xe4\r\nContent-Length: 17\r\n\r\n" + body, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := r.raw(t, test.request)
+			got.want(t, test.status)
+			if test.status >= 400 && got.text("error") == "" {
+				t.Errorf("not in the shape of all errors: %s", got.raw)
+			}
+		})
+	}
+}
+
+func TestAnOversizedBodyClosesTheConnection(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
+	got := r.call(http.MethodPost, sessions, key, strings.Repeat(" ", 4<<20))
+	got.wantError(t, http.StatusBadRequest, tooLarge)
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
