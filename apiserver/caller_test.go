@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -349,6 +351,34 @@ func TestAFreshKeyIsTakenAmongWrongKeysOfItsKeyID(t *testing.T) {
 	frozen.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 	frozen.call(http.MethodGet, me, wrong, "").want(t, http.StatusUnauthorized)
 	frozen.call(http.MethodPost, sessions, fresh, `{"amountCents": 1}`).want(t, http.StatusCreated)
+}
+
+// Connections that stay open bring requests to a replica that is not ready. One whose watch is older than overrides are kept may have
+// missed a revocation for good, so it accepts no key.
+func TestGate_StaleWatch(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	var ahead atomic.Int64
+	r := f.start(func(o *apiserver.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	r.proxy.FreezeWatches()
+	ahead.Store(int64(store.OverrideLifetime - time.Hour))
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+	eventually(t, "no bookmark is on its way", func() bool {
+		ahead.Add(int64(store.OverrideLifetime))
+		return r.call(http.MethodGet, me, key, "").status == http.StatusServiceUnavailable
+	})
+	for _, presented := range []string{key, ""} {
+		got := r.call(http.MethodGet, me, presented, "")
+		got.wantError(t, http.StatusServiceUnavailable, unavailable)
+		if got.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	}
+	if status := statusOf(r.ops + "/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz %d", status)
+	}
 }
 
 // An allowlist that reports only changes no answer: not that of a bad key either.
