@@ -23,7 +23,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -37,7 +36,7 @@ func trustLoopback(o *apiserver.Options) {
 }
 
 // Whatever is wrong with a key or its caller, the answer is the same to the byte.
-func TestEvery401IsTheSame(t *testing.T) {
+func TestUnauthorized_AnswersAreEqual(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	suspended := f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended })
@@ -50,7 +49,7 @@ func TestEvery401IsTheSame(t *testing.T) {
 	})
 	orphan := f.key("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")})
 	undecodable := f.key("undecodable", acme)
-	secret := f.secretOf(undecodable)
+	secret := f.keySecret(undecodable)
 	secret.Data["record.json"] = []byte("{")
 	f.updateSecret(secret)
 	ofSuspended := f.key("of-suspended", suspended)
@@ -163,10 +162,10 @@ func TestUnauthorized_Reasons(t *testing.T) {
 	})
 	const home, foreign = "203.0.113.7", "198.51.100.7"
 	r.call(http.MethodGet, me, claimed, "", "X-Forwarded-For", home).want(t, http.StatusOK)
-	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(holder).Name, metav1.DeleteOptions{}); err != nil {
+	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.keySecret(holder).Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, patience, "the holder of the claim is gone", func() bool {
+	eventually(t, "the holder of the claim is gone", func() bool {
 		return r.call(http.MethodGet, me, claimed, "", "X-Forwarded-For", home).status == http.StatusUnauthorized
 	})
 
@@ -196,9 +195,9 @@ func TestUnauthorized_Reasons(t *testing.T) {
 		if test.presented == "" || reason == "malformed" || reason == "digest_claimed" {
 			continue // several have no key id; only the first of them in a second is logged
 		}
-		line := `"msg":"refused API key","reason":"` + reason + `","keyID":"` + test.keyID + `","clientAddress":"` + test.address + `"`
-		if !strings.Contains(log.String(), line) {
-			t.Errorf("the log does not hold %s:\n%s", line, log)
+		entry := `"msg":"refused API key","reason":"` + reason + `","keyID":"` + test.keyID + `","clientAddress":"` + test.address + `"`
+		if !strings.Contains(log.String(), entry) {
+			t.Errorf("the log does not hold %s:\n%s", entry, log)
 		}
 	}
 	for _, secret := range f.issued {
@@ -216,7 +215,7 @@ func flip(digit byte) string {
 	return "a"
 }
 
-func TestAuthorizationIsReadAsRFC6750Says(t *testing.T) {
+func TestAuthorization_RFC6750(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -225,7 +224,7 @@ func TestAuthorizationIsReadAsRFC6750Says(t *testing.T) {
 	}
 }
 
-func TestAKeyMadeElsewhereIsGood(t *testing.T) {
+func TestKeyMadeElsewhere(t *testing.T) {
 	f := newFixture(t)
 	elsewhere := "made-elsewhere!" + strings.Repeat("~", 241)
 	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
@@ -274,7 +273,7 @@ func TestAllowlist(t *testing.T) {
 	r.call(http.MethodGet, me, anyone, "", "X-Forwarded-For", "10.0.0.1").want(t, http.StatusOK)
 }
 
-func TestForwardedForIsNotBelievedFromStrangers(t *testing.T) {
+func TestForwardedFor_UntrustedPeer(t *testing.T) {
 	f := newFixture(t)
 	local := f.key("local", f.merchant("local", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1"} }))
 	remote := f.key("remote", f.merchant("remote", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
@@ -284,9 +283,9 @@ func TestForwardedForIsNotBelievedFromStrangers(t *testing.T) {
 	r.call(http.MethodGet, me, local, "", "X-Forwarded-For", "nonsense").want(t, http.StatusOK)
 }
 
-// One client presents nothing but wrong keys, as fast as it can, and shares its address with a till. The till notices nothing,
+// One client presents only wrong keys, as fast as it can, and shares its address with a till. The till notices nothing,
 // and the wrong keys cost Redis a bounded number of scripts.
-func TestWrongKeysShutOutNobody(t *testing.T) {
+func TestWrongKeys_BesideATill(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
@@ -337,7 +336,7 @@ func TestWrongKeysShutOutNobody(t *testing.T) {
 
 // A key that another replica has just made is good, though the replica that is asked knows nothing of it yet and is flooded with
 // wrong keys of the same key id.
-func TestAFreshKeyIsTakenAmongWrongKeysOfItsKeyID(t *testing.T) {
+func TestWrongKeys_BesideAFreshKey(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	frozen, other := f.start(), f.start()
@@ -354,7 +353,7 @@ func TestAFreshKeyIsTakenAmongWrongKeysOfItsKeyID(t *testing.T) {
 }
 
 // Connections that stay open bring requests to a replica that is not ready. One whose watch is older than overrides are kept may have
-// missed a revocation for good, so it accepts no key.
+// missed a revocation, so it accepts no key.
 func TestGate_StaleWatch(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
@@ -376,13 +375,13 @@ func TestGate_StaleWatch(t *testing.T) {
 			t.Error("no Retry-After")
 		}
 	}
-	if status := statusOf(r.ops + "/readyz"); status != http.StatusServiceUnavailable {
+	if status := getStatus(r.ops + "/readyz"); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz %d", status)
 	}
 }
 
 // An allowlist that reports only changes no answer: not that of a bad key either.
-func TestAnAllowlistThatReportsRefusesNobody(t *testing.T) {
+func TestAllowlist_ReportMode(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist, r.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
@@ -397,7 +396,7 @@ func TestAnAllowlistThatReportsRefusesNobody(t *testing.T) {
 	}
 	acme.IPAllowlistMode = v1alpha1.IPAllowlistEnforce
 	f.changeMerchant(acme)
-	await.Until(t, patience, "the list is enforced", func() bool {
+	eventually(t, "the list is enforced", func() bool {
 		return r.call(http.MethodGet, me, good, "", "X-Forwarded-For", "198.51.100.7").status == http.StatusUnauthorized
 	})
 	r.call(http.MethodGet, me, good, "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusOK)
@@ -426,7 +425,7 @@ func TestBlockedAddresses_ReplicasAdd(t *testing.T) {
 	}
 	kept := storetest.Open(t, sharedRedis.URL())
 	for _, merchant := range []published.MerchantRecord{enforced, reporting} {
-		await.Until(t, patience, "both replicas have written what they counted for "+merchant.Name, func() bool {
+		eventually(t, "both replicas have written what they counted for "+merchant.Name, func() bool {
 			all, _, err := kept.Blocked(t.Context(), session.BucketOf(merchant.MerchantID))
 			if err != nil {
 				t.Fatal(err)
@@ -475,7 +474,7 @@ func TestMerchantMe(t *testing.T) {
 		},
 		"apiKey": map[string]any{
 			"id": parsed.ID(), "prefix": parsed.Prefix(), "generation": 4.0,
-			"createdAt": float64(f.secretOf(key).CreationTimestamp.UnixMilli()), "rotatedAt": float64(rotatedAt.UnixMilli()),
+			"createdAt": float64(f.keySecret(key).CreationTimestamp.UnixMilli()), "rotatedAt": float64(rotatedAt.UnixMilli()),
 			"expiresAt": float64(expiresAt.UnixMilli()), "lastUsedAt": nil,
 			"permissions": []any{"create", "read", "list", "cancel", "rotate"}, "ipAllowlist": []any{},
 		},
@@ -509,7 +508,7 @@ const (
 	notAllowed  = "account is not allowed to use this path"
 )
 
-func TestWhoMaySettle(t *testing.T) {
+func TestAccounts_Unauthorized(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail, stranger := f.rail("bank"), f.account("stranger")
@@ -530,8 +529,8 @@ func TestWhoMaySettle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var headers []string
-			for _, line := range authorization {
-				headers = append(headers, "Authorization", line)
+			for _, value := range authorization {
+				headers = append(headers, "Authorization", value)
 			}
 			got := r.report(id, "", paid(1), headers...)
 			got.wantError(t, http.StatusUnauthorized, notAccepted)
@@ -542,7 +541,7 @@ func TestWhoMaySettle(t *testing.T) {
 	}
 	r.report(id, stranger, paid(1)).wantError(t, http.StatusForbidden, notAllowed)
 
-	// Whoever may not settle learns nothing of sessions or reports.
+	// A caller without the right learns nothing of sessions or reports.
 	for _, path := range []string{id, "ps_aaaaaaaaaaaa000000000000000000", "x"} {
 		for _, body := range []string{paid(1), `{`, badReports["200 KB"].body} {
 			r.report(path, "", body).wantError(t, http.StatusUnauthorized, notAccepted)
@@ -558,7 +557,7 @@ func TestWhoMaySettle(t *testing.T) {
 // briefly disables the cache of decisions about rails.
 func briefly(o *apiserver.Options) { o.InternalCacheTTL = time.Nanosecond }
 
-func TestARailThatIsDismissed(t *testing.T) {
+func TestAccounts_RightTakenAway(t *testing.T) {
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start(briefly)
@@ -570,7 +569,7 @@ func TestARailThatIsDismissed(t *testing.T) {
 	r.report(missing, rail, paid(1)).want(t, http.StatusNotFound)
 }
 
-func TestRailsWithoutTheKubernetesAPI(t *testing.T) {
+func TestAccounts_KubernetesDown(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail, unknown := f.rail("bank"), f.rail("unknown")
@@ -592,7 +591,7 @@ func TestRailsWithoutTheKubernetesAPI(t *testing.T) {
 	forgetful.report(id, rail, paid(1)).want(t, http.StatusOK)
 }
 
-func TestTheAudienceOfRails(t *testing.T) {
+func TestAccounts_Audience(t *testing.T) {
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start(func(o *apiserver.Options) { o.InternalAudience = "settlements" })
@@ -601,7 +600,7 @@ func TestTheAudienceOfRails(t *testing.T) {
 }
 
 // The Kubernetes API keeps an audit log, and a session's id is a payer's capability.
-func TestTheKubernetesAPILearnsNoSessionID(t *testing.T) {
+func TestAccounts_NoSessionIDInReviews(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail := f.rail("bank")

@@ -107,7 +107,7 @@ func TestReplicaClock_Tombstone(t *testing.T) {
 			frozen.proxy.FreezeWatches()
 			frozen.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 			wrong := f.startAt(ahead)
-			f.writeTombstone(f.secretOf(key))
+			f.writeTombstone(f.keySecret(key))
 			wrong.eventuallyStatus(key, http.StatusUnauthorized)
 			frozen.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 		})
@@ -124,7 +124,7 @@ func TestReplicaClock_Vanished(t *testing.T) {
 			frozen.proxy.FreezeWatches()
 			wrong.proxy.Cut()
 			fresh := f.rotated(frozen, old)
-			if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(old).Name, metav1.DeleteOptions{}); err != nil {
+			if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.keySecret(old).Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			wrong.proxy.Mend()
@@ -140,14 +140,14 @@ func TestReplicaClock_Restored(t *testing.T) {
 		t.Run(clock, func(t *testing.T) {
 			f := newFixture(t)
 			old := f.key("till", f.merchant("acme"))
-			older := f.secretOf(old)
+			older := f.keySecret(old)
 			wrong := f.startAt(ahead)
 			fresh := f.rotated(wrong, old)
 			f.putBack(older, func(*published.KeyRecord) {})
 			f.eventuallySuperseded(old)
 			wrong.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
 			wrong.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
-			record, err := published.DecodeKey(f.secretOf(old))
+			record, err := published.DecodeKey(f.keySecret(old))
 			if err != nil || time.UnixMilli(record.Revision).After(time.Now()) {
 				t.Errorf("the mark has revision %d, which is a time to come: %v", record.Revision, err)
 			}

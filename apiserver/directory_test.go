@@ -24,7 +24,8 @@ func (r *replica) eventuallyStatus(key string, status int) {
 	})
 }
 
-func TestWhatIsPublishedWhileReplicasRunTakesEffect(t *testing.T) {
+// What is published while replicas run takes effect.
+func TestDirectory_Changes(t *testing.T) {
 	f := newFixture(t)
 	r := f.start()
 	acme := f.merchant("acme")
@@ -48,7 +49,7 @@ func TestWhatIsPublishedWhileReplicasRunTakesEffect(t *testing.T) {
 
 	second := f.key("second-till", acme)
 	r.eventuallyStatus(second, http.StatusOK)
-	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(key).Name, metav1.DeleteOptions{}); err != nil {
+	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.keySecret(key).Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.eventuallyStatus(key, http.StatusUnauthorized)
@@ -60,11 +61,12 @@ func TestWhatIsPublishedWhileReplicasRunTakesEffect(t *testing.T) {
 	r.eventuallyStatus(second, http.StatusUnauthorized)
 }
 
-func TestOneUndecodableObjectStopsNoOther(t *testing.T) {
+// One undecodable object stops no other.
+func TestDirectory_UndecodableObject(t *testing.T) {
 	f := newFixture(t)
 	acme, books := f.merchant("acme"), f.merchant("books")
 	good, bad, ofBadMerchant := f.key("good", acme), f.key("bad", acme), f.key("of-bad-merchant", books)
-	secret := f.secretOf(bad)
+	secret := f.keySecret(bad)
 	intact := secret.DeepCopy()
 	secret.Data["record.json"] = []byte(strings.Replace(string(secret.Data["record.json"]), `"state":"Active"`, `"state":"Actve"`, 1))
 	f.updateSecret(secret)
@@ -89,7 +91,7 @@ func TestOneUndecodableObjectStopsNoOther(t *testing.T) {
 		}
 	}
 
-	repaired := f.secretOf(bad)
+	repaired := f.keySecret(bad)
 	repaired.Data = intact.Data
 	f.updateSecret(repaired)
 	r.eventuallyStatus(bad, http.StatusOK)
@@ -100,14 +102,15 @@ func TestOneUndecodableObjectStopsNoOther(t *testing.T) {
 	}
 }
 
-func TestTheDataPlaneServesWithoutTheKubernetesAPI(t *testing.T) {
+// The data plane goes on with what it knows.
+func TestDirectory_KubernetesDown(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
 	r.proxy.Cut()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
-	if status := statusOf(r.ops + "/readyz"); status != http.StatusOK {
+	if status := getStatus(r.ops + "/readyz"); status != http.StatusOK {
 		t.Errorf("/readyz %d", status)
 	}
 	late := f.key("late", f.merchant("late"))
@@ -134,7 +137,7 @@ func TestDirectory_RecordsOfTheNextVersion(t *testing.T) {
 	}
 	later := func(name string, replace ...string) {
 		t.Helper()
-		secret := f.secretOf(keys[name])
+		secret := f.keySecret(keys[name])
 		text := strings.NewReplacer(append(replace, `"version":1`, `"version":2`, `"lastRotation":`, `"rotations":[],"lastRotation":7,"was":`)...).Replace(string(secret.Data["record.json"]))
 		secret.Data["record.json"] = []byte(text)
 		f.updateSecret(secret)
@@ -193,15 +196,15 @@ func (f *fixture) putBack(older *corev1.Secret, revise func(*published.KeyRecord
 func (f *fixture) eventuallySuperseded(key string) {
 	f.t.Helper()
 	eventually(f.t, "the record is marked as superseded", func() bool {
-		record, err := published.DecodeKey(f.secretOf(key))
+		record, err := published.DecodeKey(f.keySecret(key))
 		return err == nil && record.Superseded
 	})
 }
 
-// wantSupersededLine wants that the audit log says what became of the restored first record of a key.
-func (f *fixture) wantSupersededLine(key string) {
+// wantSupersededEntry wants that the audit log says what became of the restored first record of a key.
+func (f *fixture) wantSupersededEntry(key string) {
 	f.t.Helper()
-	record, err := published.DecodeKey(f.secretOf(key))
+	record, err := published.DecodeKey(f.keySecret(key))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -209,17 +212,17 @@ func (f *fixture) wantSupersededLine(key string) {
 		"change": "superseded", "by": "service", "namespace": record.Source.Namespace, "name": record.Source.Name,
 		"merchantID": record.MerchantID, "keyID": record.KeyID, "generation": 1.0,
 	}
-	for _, line := range audittest.Lines(f.t, f.log.String()) {
-		if line["change"] == "superseded" && cmp.Equal(want, line) {
+	for _, entry := range audittest.Lines(f.t, f.log.String()) {
+		if entry["change"] == "superseded" && cmp.Equal(want, entry) {
 			return
 		}
 	}
-	f.t.Errorf("no line of the audit log is %v", want)
+	f.t.Errorf("no entry of the audit log is %v", want)
 }
 
 // An older record that is put back revives no dead key, not even with a fresh revision, on no replica; it is marked, so that the
 // operator issues a new key, which then works at once.
-func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
+func TestDirectory_RestoredRecord(t *testing.T) {
 	for desc, revise := range map[string]func(*published.KeyRecord){
 		"as it was":             func(*published.KeyRecord) {},
 		"with a fresh revision": func(r *published.KeyRecord) { r.Revision = time.Now().UnixMilli() },
@@ -228,7 +231,7 @@ func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
 			t.Run(desc+", "+how, func(t *testing.T) {
 				f := newFixture(t)
 				old := f.key("till", f.merchant("acme"))
-				older := f.secretOf(old)
+				older := f.keySecret(old)
 				first := f.start()
 				fresh := f.rotated(first, old)
 				if whileAway {
@@ -243,14 +246,14 @@ func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
 					replicas = append(replicas, first)
 				}
 				f.eventuallySuperseded(old)
-				f.wantSupersededLine(old)
+				f.wantSupersededEntry(old)
 				for _, r := range replicas {
 					r.call(http.MethodGet, me, old, "").want(t, http.StatusUnauthorized)
 					r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK) // as long as the override lives
 					r.call(http.MethodPost, rotate, old, "").want(t, http.StatusUnauthorized)
 				}
 
-				record, err := published.DecodeKey(f.secretOf(old))
+				record, err := published.DecodeKey(f.keySecret(old))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -258,7 +261,7 @@ func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
 				now := time.Now().UTC()
 				issued := record.Rotated(
 					published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now}, v1alpha1.RotationTrigger, 0, now)
-				f.putBack(f.secretOf(old), func(r *published.KeyRecord) { *r = issued })
+				f.putBack(f.keySecret(old), func(r *published.KeyRecord) { *r = issued })
 				for _, r := range replicas {
 					r.eventuallyStatus(key.Reveal(), http.StatusOK)
 					r.eventuallyStatus(fresh, http.StatusUnauthorized)
@@ -271,7 +274,7 @@ func TestARecordThatWasPutBackRevivesNoKey(t *testing.T) {
 
 // A replica that missed a rotation hears that the key is gone. Another one, whose watch is frozen, takes the rotated key because of
 // the rotation's override: it must learn of the end all the same.
-func TestAVanishRevokesARotationThatWasMissed(t *testing.T) {
+func TestDirectory_VanishedAfterMissedRotation(t *testing.T) {
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	frozen, behind := f.start(), f.start()
@@ -279,7 +282,7 @@ func TestAVanishRevokesARotationThatWasMissed(t *testing.T) {
 	behind.proxy.Cut()
 	fresh := f.rotated(frozen, old)
 	frozen.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
-	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(old).Name, metav1.DeleteOptions{}); err != nil {
+	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.keySecret(old).Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	behind.proxy.Mend()
@@ -287,11 +290,11 @@ func TestAVanishRevokesARotationThatWasMissed(t *testing.T) {
 	behind.eventuallyStatus(fresh, http.StatusUnauthorized)
 }
 
-// A tombstone ends a key for good, also where nothing else is heard, and whatever is put back afterwards.
-func TestATombstoneEndsAKeyForGood(t *testing.T) {
+// A tombstone ends a key permanently, also on a frozen replica, and whatever record is restored afterwards.
+func TestDirectory_Tombstone(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
-	secret := f.secretOf(key)
+	secret := f.keySecret(key)
 	frozen, r := f.start(), f.start()
 	frozen.proxy.FreezeWatches()
 	f.writeTombstone(secret)
@@ -330,9 +333,9 @@ func (f *fixture) createTombstone(tombstone published.Tombstone) {
 
 // Another tenant publishes the digest of a victim's key for its own merchant. Whatever becomes of the victim's key, it never opens the
 // thief's merchant.
-func TestAClaimedDigestNeverOpensTheThiefsMerchant(t *testing.T) {
+func TestDirectory_StolenDigest(t *testing.T) {
 	change := func(f *fixture, key string, change func(*published.KeyRecord)) {
-		f.putBack(f.secretOf(key), func(r *published.KeyRecord) {
+		f.putBack(f.keySecret(key), func(r *published.KeyRecord) {
 			change(r)
 			r.Revision = r.NextRevision(time.Now())
 		})
@@ -350,14 +353,14 @@ func TestAClaimedDigestNeverOpensTheThiefsMerchant(t *testing.T) {
 			change(f, key, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
 		},
 		"deleted": func(f *fixture, _ *replica, key string) {
-			secret := f.secretOf(key)
+			secret := f.keySecret(key)
 			f.writeTombstone(secret)
 			if err := kube.CoreV1().Secrets(f.namespace).Delete(f.t.Context(), secret.Name, metav1.DeleteOptions{}); err != nil {
 				f.t.Fatal(err)
 			}
 		},
 	} {
-		for order, atOnce := range map[string]bool{"heard after the victim": false, "heard with the victim": true} {
+		for order, atOnce := range map[string]bool{"received after the victim's": false, "received with the victim's": true} {
 			t.Run(what+", "+order, func(t *testing.T) {
 				f := newFixture(t)
 				victim, thief := f.merchant("victim"), f.merchant("thief")

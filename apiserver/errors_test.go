@@ -11,7 +11,7 @@ import (
 )
 
 // A request that is wrong in several ways is refused for the first of: key, merchant, limit, request.
-func TestOrderOfRefusals(t *testing.T) {
+func TestErrors_Order(t *testing.T) {
 	f := newFixture(t)
 	limited := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1} }
 	acme := f.merchant("acme")
@@ -57,7 +57,7 @@ func TestOrderOfRefusals(t *testing.T) {
 	}
 }
 
-// A program tells errors apart by a word, on the public and on the internal listener.
+// A program distinguishes errors by a code, on the public and on the internal listener.
 func TestErrorCode(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.IdempotencyMismatch = v1alpha1.IdempotencyMismatchReject })
@@ -114,8 +114,8 @@ func TestErrorCode(t *testing.T) {
 		"a report of no session":        {r.report("x", rail, paid(1)), 404, "session_not_found"},
 		"a report that contradicts":     {r.report(failed, rail, failure(2)), 409, "payment_conflict"},
 		"a report of a test session":    {r.report(test, rail, paid(1)), 409, "test_session"},
-		"a rotation of no key":          {r.issue("aaaaaaaaaaaa", console, f.of(1, 0)), 404, "key_not_found"},
-		"a rotation of another one's":   {r.issue(issued, console, f.of(7, 0)), 409, "generation_conflict"},
+		"a rotation of no key":          {r.issue("aaaaaaaaaaaa", console, f.rotation(1, 0)), 404, "key_not_found"},
+		"a rotation of another one's":   {r.issue(issued, console, f.rotation(7, 0)), 409, "generation_conflict"},
 		"a rotation without a field":    {r.issue(issued, console, `{}`), 400, "invalid_request"},
 		"an unknown path, inside":       {r.internally(http.MethodPost, "/internal/v1/x", rail, ""), 404, "path_not_found"},
 		"what the HTTP library refuses": {unparsable, 400, "invalid_request"},
@@ -145,7 +145,7 @@ func TestErrorCode(t *testing.T) {
 	}
 }
 
-func TestBlockedAnswersHaveNoQuota(t *testing.T) {
+func TestErrors_SuspendedMerchantHasNoQuota(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
 	r := f.start()
@@ -157,8 +157,8 @@ func TestBlockedAnswersHaveNoQuota(t *testing.T) {
 	}
 }
 
-// Without Redis nothing is taken for granted, and nothing but time mends it.
-func TestRedisAway(t *testing.T) {
+// Without Redis there is no guess, and it works again when Redis is back.
+func TestErrors_RedisDown(t *testing.T) {
 	for name, outage := range map[string]struct{ begin, end func(*redistest.Server) }{
 		"stopped": {(*redistest.Server).Stop, func(s *redistest.Server) { s.Start() }},
 		"frozen":  {(*redistest.Server).Pause, (*redistest.Server).Resume},
@@ -195,10 +195,10 @@ func TestRedisAway(t *testing.T) {
 				t.Error("503 without Retry-After")
 			}
 			r.call(http.MethodGet, me, f.newKey(key[8:20]).Reveal()[:58], "").want(t, http.StatusUnauthorized)
-			if status := statusOf(r.ops + "/readyz"); status != http.StatusOK {
+			if status := getStatus(r.ops + "/readyz"); status != http.StatusOK {
 				t.Errorf("/readyz %d: an outage of Redis must not take every replica out of service", status)
 			}
-			if status := statusOf(r.ops + "/healthz"); status != http.StatusOK {
+			if status := getStatus(r.ops + "/healthz"); status != http.StatusOK {
 				t.Errorf("/healthz %d: a restart would not bring Redis back", status)
 			}
 

@@ -101,7 +101,7 @@ func TestEvents_FollowCursors(t *testing.T) {
 	}
 }
 
-func TestEvents_Refused(t *testing.T) {
+func TestEvents_BadParameters(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -123,7 +123,7 @@ func TestEvents_Refused(t *testing.T) {
 }
 
 // What a failover lost is said with the cursor of what is left; what has aged is gone.
-func TestEvents_CursorsOfWhatIsNotThere(t *testing.T) {
+func TestEvents_LostAndExpiredCursors(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key := f.key("till", acme)
@@ -195,12 +195,12 @@ func TestEvents_Wait(t *testing.T) {
 }
 
 // A merchant that is suspended while its consumer waits gets 403 with the next event.
-func TestEvents_WaitOfASuspendedMerchant(t *testing.T) {
+func TestEvents_SuspendedDuringWait(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, other, rail := f.key("till", acme), f.key("office", acme), f.rail("bank")
 	r := f.start()
-	id := r.charge(other, 1)[0]
+	id := r.create(other)
 	answer := make(chan eventPage, 1)
 	go func() {
 		defer close(answer)
@@ -216,7 +216,7 @@ func TestEvents_WaitOfASuspendedMerchant(t *testing.T) {
 	}
 }
 
-func TestEvents_WaitsOfAnAccount(t *testing.T) {
+func TestEvents_WaitsPerAccount(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, test := f.key("till", acme), f.testKey("test", acme)

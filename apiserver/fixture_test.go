@@ -183,8 +183,8 @@ func (f *fixture) newKey(keyID string) apikey.Key {
 	return key
 }
 
-// secretOf reads the published Secret of a key.
-func (f *fixture) secretOf(key string) *corev1.Secret {
+// keySecret reads the published Secret of a key.
+func (f *fixture) keySecret(key string) *corev1.Secret {
 	f.t.Helper()
 	parsed, err := apikey.Parse(key)
 	if err != nil {
@@ -287,7 +287,7 @@ func (r *replica) awaitProbes() {
 func (r *replica) awaitReady() {
 	r.t.Helper()
 	r.awaitProbes()
-	eventually(r.t, "the replica is ready", func() bool { return statusOf(r.ops+"/readyz") == http.StatusOK })
+	eventually(r.t, "the replica is ready", func() bool { return getStatus(r.ops+"/readyz") == http.StatusOK })
 	r.url, r.internal = r.listening("public"), r.listening("internal")
 }
 
@@ -348,7 +348,7 @@ func (r *replica) call(method, path, key, body string, headers ...string) result
 // report sends a rail's report to the internal listener and checks the answer against its document.
 func (r *replica) report(sessionID, token, body string, headers ...string) result {
 	r.t.Helper()
-	return r.internally(http.MethodPost, settlementOf(sessionID), token, body, headers...)
+	return r.internally(http.MethodPost, settlementPath(sessionID), token, body, headers...)
 }
 
 // railGet has a rail read a session.
@@ -362,7 +362,7 @@ func (r *replica) hold(sessionID, token, body string) result {
 	return r.internally(http.MethodPost, "/internal/v1/sessions/"+sessionID+"/hold", token, body)
 }
 
-func settlementOf(sessionID string) string {
+func settlementPath(sessionID string) string {
 	return "/internal/v1/sessions/" + sessionID + "/settlement"
 }
 
@@ -457,8 +457,8 @@ func (a result) text(name string) string {
 	return value
 }
 
-// statusOf is 0 when nothing answers.
-func statusOf(url string) int {
+// getStatus is 0 when nothing answers.
+func getStatus(url string) int {
 	response, err := client.Get(url)
 	if err != nil {
 		return 0
@@ -570,3 +570,20 @@ func (f *fixture) bodiesToKubernetes() func() string {
 	})
 	return sent.String
 }
+
+// create creates a session of 12.50.
+func (r *replica) create(key string) (id string) {
+	r.t.Helper()
+	return r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId")
+}
+
+// charge creates sessions of 1250 cents.
+func (r *replica) charge(key string, many int) (ids []string) {
+	r.t.Helper()
+	for range many {
+		ids = append(ids, r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId"))
+	}
+	return ids
+}
+
+const charge1250 = `{"amountCents": 1250}`

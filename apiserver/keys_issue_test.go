@@ -30,6 +30,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/test/audittest"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 // rotationPath is what an issuer's ClusterRole names, as docs/rotation-api.md says.
@@ -58,13 +59,13 @@ func (f *fixture) unissued(name string, merchant published.MerchantRecord) strin
 // issue rotates a key id with the internal API.
 func (r *replica) issue(keyID, token, body string, headers ...string) result {
 	r.t.Helper()
-	return r.internally(http.MethodPost, rotationOf(keyID), token, body, headers...)
+	return r.internally(http.MethodPost, issuePath(keyID), token, body, headers...)
 }
 
-func rotationOf(keyID string) string { return "/internal/v1/keys/" + keyID + "/rotate" }
+func issuePath(keyID string) string { return "/internal/v1/keys/" + keyID + "/rotate" }
 
-// of is a request to rotate a generation of the ApiKey till.
-func (f *fixture) of(generation, overlapSeconds int) string {
+// rotation is a request to rotate a generation of the ApiKey till.
+func (f *fixture) rotation(generation, overlapSeconds int) string {
 	return fmt.Sprintf(`{%s,"expectedGeneration":%d,"overlapSeconds":%d,"actor":"Ann <ann@shop.example>"}`, f.source("till"), generation, overlapSeconds)
 }
 
@@ -81,20 +82,20 @@ func (f *fixture) issuedKey(got result) string {
 	return key
 }
 
-func (f *fixture) recordOf(keyID string) published.KeyRecord {
+func (f *fixture) keyRecord(keyID string) published.KeyRecord {
 	f.t.Helper()
 	key, err := apikey.New(keyID)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	record, err := published.DecodeKey(f.secretOf(key.Reveal()))
+	record, err := published.DecodeKey(f.keySecret(key.Reveal()))
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return record
 }
 
-func TestAKeyIsIssuedToWhoMayRotateIt(t *testing.T) {
+func TestIssue(t *testing.T) {
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -102,7 +103,7 @@ func TestAKeyIsIssuedToWhoMayRotateIt(t *testing.T) {
 	for _, each := range []*replica{r, other} {
 		each.proxy.FreezeWatches()
 	}
-	got := r.issue(id, console, f.of(1, 0))
+	got := r.issue(id, console, f.rotation(1, 0))
 	key := f.issuedKey(got)
 	parsed, err := apikey.Parse(key)
 	if err != nil || parsed.ID() != id {
@@ -118,7 +119,7 @@ func TestAKeyIsIssuedToWhoMayRotateIt(t *testing.T) {
 	for _, each := range []*replica{r, other} {
 		each.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	}
-	last := f.recordOf(id).LastRotation
+	last := f.keyRecord(id).LastRotation
 	if last.Cause != v1alpha1.RotationAPI || last.Actor != "Ann <ann@shop.example>" {
 		t.Errorf("last rotation %+v", last)
 	}
@@ -130,7 +131,7 @@ func TestAKeyIsIssuedToWhoMayRotateIt(t *testing.T) {
 }
 
 // The old key of a rotation with an overlap works until the end of that, and one without ends all of them.
-func TestTheOverlapOfARotation(t *testing.T) {
+func TestIssue_Overlap(t *testing.T) {
 	f := newFixture(t)
 	first := f.key("till", f.merchant("acme"))
 	parsed, err := apikey.Parse(first)
@@ -149,7 +150,7 @@ func TestTheOverlapOfARotation(t *testing.T) {
 		r.proxy.FreezeWatches()
 	}
 
-	got := replicas[0].issue(parsed.ID(), console, f.of(1, 3600))
+	got := replicas[0].issue(parsed.ID(), console, f.rotation(1, 3600))
 	second := f.issuedKey(got)
 	until := time.UnixMilli(int64(got.body["previousValidUntil"].(float64)))
 	if left := time.Until(until); left < 59*time.Minute || left > 61*time.Minute {
@@ -157,13 +158,13 @@ func TestTheOverlapOfARotation(t *testing.T) {
 	}
 	works(first, http.StatusOK)
 	works(second, http.StatusOK)
-	third := f.issuedKey(replicas[1].issue(parsed.ID(), console, f.of(2, 0)))
+	third := f.issuedKey(replicas[1].issue(parsed.ID(), console, f.rotation(2, 0)))
 	works(first, http.StatusUnauthorized)
 	works(second, http.StatusUnauthorized)
 	works(third, http.StatusOK)
 }
 
-func TestTheOverlapOfARotationEnds(t *testing.T) {
+func TestIssue_OverlapEnds(t *testing.T) {
 	f := newFixture(t)
 	first := f.key("till", f.merchant("acme"))
 	parsed, err := apikey.Parse(first)
@@ -171,35 +172,35 @@ func TestTheOverlapOfARotationEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := f.start()
-	second := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), f.of(1, 1)))
+	second := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), f.rotation(1, 1)))
 	eventually(t, "the old key is refused", func() bool {
 		return r.call(http.MethodGet, me, first, "").status == http.StatusUnauthorized
 	})
 	r.call(http.MethodGet, me, second, "").want(t, http.StatusOK)
 }
 
-func TestARotationOfAnotherGenerationRotatesNothing(t *testing.T) {
+func TestIssue_OtherGeneration(t *testing.T) {
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
 	r := f.start()
-	key := f.issuedKey(r.issue(id, console, f.of(1, 0)))
-	before := f.recordOf(id)
+	key := f.issuedKey(r.issue(id, console, f.rotation(1, 0)))
+	before := f.keyRecord(id)
 	for _, expected := range []int{1, 3, 1 << 52} {
-		got := r.issue(id, console, f.of(expected, 0))
+		got := r.issue(id, console, f.rotation(expected, 0))
 		got.wantError(t, http.StatusConflict, fmt.Sprintf("the key has generation 2, not %d; nothing was rotated", expected))
 		if got.body["generation"] != 2.0 {
 			t.Errorf("generation %v, want 2", got.body["generation"])
 		}
 	}
-	if diff := cmp.Diff(before, f.recordOf(id)); diff != "" {
+	if diff := cmp.Diff(before, f.keyRecord(id)); diff != "" {
 		t.Errorf("the record has changed:\n%s", diff)
 	}
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
 
 // Two tabs, two people, or one form sent twice.
-func TestOfManyRotationsOfOneGenerationOneWins(t *testing.T) {
+func TestIssue_Concurrent(t *testing.T) {
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -208,7 +209,7 @@ func TestOfManyRotationsOfOneGenerationOneWins(t *testing.T) {
 	answers := make([]result, calls)
 	var group sync.WaitGroup
 	for i := range calls {
-		group.Go(func() { answers[i] = replicas[i%2].issue(id, console, f.of(1, 3600)) })
+		group.Go(func() { answers[i] = replicas[i%2].issue(id, console, f.rotation(1, 3600)) })
 	}
 	group.Wait()
 	var keys []string
@@ -218,19 +219,19 @@ func TestOfManyRotationsOfOneGenerationOneWins(t *testing.T) {
 			continue
 		}
 		if got.want(t, http.StatusConflict).body["generation"] != 2.0 {
-			t.Errorf("a loser reads %s", got.raw)
+			t.Errorf("a loser gets %s", got.raw)
 		}
 	}
-	if len(keys) != 1 || f.recordOf(id).Generation != 2 {
-		t.Fatalf("%d rotations won, and the generation is %d", len(keys), f.recordOf(id).Generation)
+	if len(keys) != 1 || f.keyRecord(id).Generation != 2 {
+		t.Fatalf("%d rotations won, and the generation is %d", len(keys), f.keyRecord(id).Generation)
 	}
 	for _, r := range replicas {
 		r.call(http.MethodGet, me, keys[0], "").want(t, http.StatusOK)
 	}
 }
 
-// The line of a rotation is there before its answer, and says who asked; who was refused has none.
-func TestRotate_AuditLine(t *testing.T) {
+// The audit log has a rotation before its response, and says who asked. A refused one has no entry.
+func TestRotate_AuditLog(t *testing.T) {
 	f := newFixture(t)
 	merchant := f.merchant("acme")
 	key := f.key("till", merchant)
@@ -254,38 +255,38 @@ func TestRotate_AuditLine(t *testing.T) {
 		{"by the holder of the key", func() result { return r.call(http.MethodPost, rotate, key, "") },
 			http.StatusOK, "key", 2, audittest.Line{"address": "127.0.0.1"}},
 		{"by an old key", func() result { return r.call(http.MethodPost, rotate, key, "") }, http.StatusUnauthorized, "", 0, nil},
-		{"on the internal port", func() result { return r.issue(parsed.ID(), console, f.of(2, 0)) },
+		{"on the internal port", func() result { return r.issue(parsed.ID(), console, f.rotation(2, 0)) },
 			http.StatusOK, "person", 3, audittest.Line{
 				"account": "system:serviceaccount:" + f.namespace + ":console", "actor": "Ann <ann@shop.example>",
 			}},
-		{"of another generation", func() result { return r.issue(parsed.ID(), console, f.of(2, 0)) }, http.StatusConflict, "", 0, nil},
+		{"of another generation", func() result { return r.issue(parsed.ID(), console, f.rotation(2, 0)) }, http.StatusConflict, "", 0, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			before := len(audittest.Lines(t, f.log.String()))
 			got := row.ask().want(t, row.code)
-			lines := audittest.Lines(t, f.log.String())[before:]
+			entries := audittest.Lines(t, f.log.String())[before:]
 			if row.code != http.StatusOK {
-				if len(lines) != 0 {
-					t.Errorf("nothing was rotated, and there is the line %v", lines[0])
+				if len(entries) != 0 {
+					t.Errorf("nothing was rotated, and there is the entry %v", entries[0])
 				}
 				return
 			}
 			f.issued = append(f.issued, got.text("fullKey"))
-			if len(lines) != 1 {
-				t.Fatalf("%d lines, want 1", len(lines))
+			if len(entries) != 1 {
+				t.Fatalf("%d entries, want 1", len(entries))
 			}
 			expected := maps.Clone(want)
 			expected["by"], expected["generation"], expected["requestID"] = row.by, row.generation, got.header.Get("X-Request-Id")
-			expected["changedAt"] = f.recordOf(parsed.ID()).LastRotation.Time.UTC().Format(time.RFC3339Nano)
+			expected["changedAt"] = f.keyRecord(parsed.ID()).LastRotation.Time.UTC().Format(time.RFC3339Nano)
 			maps.Copy(expected, row.more)
-			if diff := cmp.Diff(expected, lines[0]); diff != "" {
+			if diff := cmp.Diff(expected, entries[0]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestWhoMayIssueKeys(t *testing.T) {
+func TestIssue_Unauthorized(t *testing.T) {
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console, rail, stranger := f.issuer("console"), f.rail("bank"), f.account("stranger")
@@ -299,21 +300,21 @@ func TestWhoMayIssueKeys(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"", "a.b.c", console[:len(console)-8] + "AAAAAAAA"} {
-		r.issue(id, token, f.of(1, 0)).wantError(t, http.StatusUnauthorized, notAccepted)
+		r.issue(id, token, f.rotation(1, 0)).wantError(t, http.StatusUnauthorized, notAccepted)
 	}
 	r.report("x", console, "").wantError(t, http.StatusForbidden, notAllowed)
-	if generation := f.recordOf(id).Generation; generation != 1 {
+	if generation := f.keyRecord(id).Generation; generation != 1 {
 		t.Errorf("generation %d", generation)
 	}
-	f.issuedKey(r.issue(id, console, f.of(1, 0)))
+	f.issuedKey(r.issue(id, console, f.rotation(1, 0)))
 }
 
-func TestKeysThatCannotBeIssued(t *testing.T) {
+func TestIssue_UnknownKeyID(t *testing.T) {
 	f := newFixture(t)
 	console := f.issuer("console")
 	r := f.start()
 	for _, id := range []string{"aaaaaaaaaaaa", "AAAAAAAAAAAA", "a", "..", "%2e%2e%2f", "aaaaaaaaaaa1", strings.Repeat("a", 300)} {
-		r.issue(id, console, f.of(1, 0)).want(t, http.StatusNotFound)
+		r.issue(id, console, f.rotation(1, 0)).want(t, http.StatusNotFound)
 	}
 }
 
@@ -327,7 +328,7 @@ func TestIssue_KeyIDOfAnotherApiKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.key("thief", f.merchant("thief"))
-	before, console := f.recordOf(parsed.ID()), f.issuer("console")
+	before, console := f.keyRecord(parsed.ID()), f.issuer("console")
 	r := f.start()
 	uid := f.namespace + "/till"
 	for name, source := range map[string]string{
@@ -337,19 +338,19 @@ func TestIssue_KeyIDOfAnotherApiKey(t *testing.T) {
 		"created again":     `"namespace":"shops","name":"till","uid":"` + uid + `-2"`,
 	} {
 		got := r.issue(parsed.ID(), console, `{`+source+`,"expectedGeneration":1,"overlapSeconds":0,"actor":"a"}`)
-		unknown := r.issue("aaaaaaaaaaaa", console, f.of(1, 0))
+		unknown := r.issue("aaaaaaaaaaaa", console, f.rotation(1, 0))
 		got.want(t, http.StatusNotFound)
 		if diff := cmp.Diff(unknown.body, got.body); diff != "" || got.header.Get("RateLimit") != "" {
 			t.Errorf("%s: %s %v, unlike an unknown key", name, got.raw, got.header)
 		}
 	}
-	if diff := cmp.Diff(before, f.recordOf(parsed.ID())); diff != "" {
+	if diff := cmp.Diff(before, f.keyRecord(parsed.ID())); diff != "" {
 		t.Errorf("the record has changed:\n%s", diff)
 	}
 	r.call(http.MethodGet, me, victim, "").want(t, http.StatusOK)
 }
 
-func TestRequestsToIssueAKeyThatAreRefused(t *testing.T) {
+func TestIssue_BadBodies(t *testing.T) {
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -394,7 +395,7 @@ func TestRequestsToIssueAKeyThatAreRefused(t *testing.T) {
 			t.Errorf("%s gets %d %s, want 400 %s", body, got.status, got.raw, want)
 		}
 	}
-	if generation := f.recordOf(id).Generation; generation != 1 {
+	if generation := f.keyRecord(id).Generation; generation != 1 {
 		t.Errorf("generation %d", generation)
 	}
 	f.issuedKey(r.issue(id, console, `{`+f.source("till")+`,"expectedGeneration":1e0,"overlapSeconds":31536000,"actor":"`+long(256)+`","note":"ignored"}`))
@@ -403,7 +404,7 @@ func TestRequestsToIssueAKeyThatAreRefused(t *testing.T) {
 func long(characters int) string { return strings.Repeat("☕", characters) }
 
 // A leaked key is disabled first, and enabled again when its holder has another.
-func TestADisabledKeyIsRotatedForLater(t *testing.T) {
+func TestIssue_DisabledKey(t *testing.T) {
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
 	parsed, err := apikey.Parse(old)
@@ -411,17 +412,17 @@ func TestADisabledKeyIsRotatedForLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := f.start()
-	fresh := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), f.of(1, 3600)))
+	fresh := f.issuedKey(r.issue(parsed.ID(), f.issuer("console"), f.rotation(1, 3600)))
 	for _, key := range []string{old, fresh} {
 		r.call(http.MethodGet, me, key, "").want(t, http.StatusUnauthorized)
 	}
-	if state := f.recordOf(parsed.ID()).State; state != v1alpha1.ApiKeyDisabled {
+	if state := f.keyRecord(parsed.ID()).State; state != v1alpha1.ApiKeyDisabled {
 		t.Errorf("state %s", state)
 	}
 }
 
 // A key in its overlap may be in many hands. It must not keep the owner, or the console, from rotating.
-func TestRotate_ReplacedKeyUsesUpNothing(t *testing.T) {
+func TestRotate_ReplacedKeyIsNotCounted(t *testing.T) {
 	f := newFixture(t)
 	var replaced, id string
 	current := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 3} }),
@@ -436,16 +437,16 @@ func TestRotate_ReplacedKeyUsesUpNothing(t *testing.T) {
 	for range 110 {
 		got := r.call(http.MethodPost, rotate, replaced, "").want(t, http.StatusUnauthorized)
 		if got.header.Get("RateLimit") != "" {
-			t.Fatalf("the refusal has %v", got.header)
+			t.Fatalf("the 401 has %v", got.header)
 		}
 	}
 	r.call(http.MethodGet, me, current, "").want(t, http.StatusOK) // the merchant's own limit
 	f.rotated(r, current)
-	f.issuedKey(r.issue(id, console, f.of(2, 0)))
+	f.issuedKey(r.issue(id, console, f.rotation(2, 0)))
 }
 
 // A merchant's program that rotates without end leaves the console its rotations, and the other way round.
-func TestRotate_ListenersHaveABudgetEach(t *testing.T) {
+func TestRotate_LimitOfEachListener(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	parsed, err := apikey.Parse(key)
@@ -459,14 +460,14 @@ func TestRotate_ListenersHaveABudgetEach(t *testing.T) {
 			return false
 		}
 		if got.header.Get("Retry-After") != "1" || !strings.HasPrefix(got.header.Get("RateLimit"), `"rotations";r=0;`) {
-			t.Errorf("the refusal has %v", got.header)
+			t.Errorf("the 429 has %v", got.header)
 		}
 		return true
 	}
 	generation := 1
 	eventually(t, "the console's rotations are used up", func() bool {
-		r.issue(parsed.ID(), console, f.of(generation+1, 0)).want(t, http.StatusConflict) // rotates nothing, so it is not counted
-		got := r.issue(parsed.ID(), console, f.of(generation, 0))
+		r.issue(parsed.ID(), console, f.rotation(generation+1, 0)).want(t, http.StatusConflict) // rotates nothing, so it is not counted
+		got := r.issue(parsed.ID(), console, f.rotation(generation, 0))
 		if limited(got) {
 			return true
 		}
@@ -507,7 +508,7 @@ func (f *fixture) countReads(part string) *atomic.Int64 {
 	return &reads
 }
 
-// Whoever may rotate asks without end for what rotates nothing. The Kubernetes API is read a bounded number of times, each request has the
+// A caller with the right asks without end for what rotates nothing. The Kubernetes API is read a bounded number of times, each request has the
 // right answer, and the owner rotates meanwhile.
 func TestIssue_LoopOfRefusedRequests(t *testing.T) {
 	const clients, each = 16, 60
@@ -516,7 +517,7 @@ func TestIssue_LoopOfRefusedRequests(t *testing.T) {
 		want int
 	}{
 		"wrong generations": {
-			func(f *fixture, till string, n int) (string, string) { return till, f.of(1000+n, 0) }, http.StatusConflict,
+			func(f *fixture, till string, n int) (string, string) { return till, f.rotation(1000+n, 0) }, http.StatusConflict,
 		},
 		"another ApiKey": {
 			func(f *fixture, till string, _ int) (string, string) {
@@ -525,7 +526,7 @@ func TestIssue_LoopOfRefusedRequests(t *testing.T) {
 		},
 		"unknown key ids": {
 			func(f *fixture, _ string, n int) (string, string) {
-				return published.ID(types.UID(fmt.Sprint(n))), f.of(1, 0)
+				return published.ID(types.UID(fmt.Sprint(n))), f.rotation(1, 0)
 			}, http.StatusNotFound,
 		},
 	} {
@@ -549,10 +550,10 @@ func TestIssue_LoopOfRefusedRequests(t *testing.T) {
 			}
 			const rotations = 5
 			for generation := range rotations {
-				f.issuedKey(r.issue(till, console, f.of(generation+1, 0)))
+				f.issuedKey(r.issue(till, console, f.rotation(generation+1, 0)))
 			}
 			loop.Wait()
-			f.issuedKey(r.issue(till, console, f.of(rotations+1, 0)))
+			f.issuedKey(r.issue(till, console, f.rotation(rotations+1, 0)))
 			seconds := int64(time.Since(began)/time.Second) + 1
 			// The burst, ten reads of their own and ten shared ones a second, and two for each rotation.
 			if got, most := reads.Load(), 100+20*seconds+2*(rotations+1); got > most {
@@ -562,20 +563,20 @@ func TestIssue_LoopOfRefusedRequests(t *testing.T) {
 	}
 }
 
-func TestKeysAreNotIssuedOverPlainHTTP(t *testing.T) {
+func TestIssue_PlainHTTP(t *testing.T) {
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console, rail := f.issuer("console"), f.rail("bank")
 	r := f.start(func(o *apiserver.Options) { o.InternalAddress = ":0" })
-	r.issue(id, console, f.of(1, 0)).wantError(t, http.StatusForbidden,
+	r.issue(id, console, f.rotation(1, 0)).wantError(t, http.StatusForbidden,
 		"API keys and signing secrets are issued over TLS only; start the API with --internal-cert-dir")
 	r.report("x", rail, "").want(t, http.StatusNotFound) // a settlement has no secret
-	if generation := f.recordOf(id).Generation; generation != 1 {
+	if generation := f.keyRecord(id).Generation; generation != 1 {
 		t.Errorf("generation %d", generation)
 	}
 }
 
-func TestKeysAreIssuedOverTLS(t *testing.T) {
+func TestIssue_TLS(t *testing.T) {
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console, rail := f.issuer("console"), f.rail("bank")
@@ -587,11 +588,11 @@ func TestKeysAreIssuedOverTLS(t *testing.T) {
 		return &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authority}}}
 	}
 	client := trusting(authority)
-	f.issuedKey(r.with(client).issue(id, console, f.of(1, 0)))
+	f.issuedKey(r.with(client).issue(id, console, f.rotation(1, 0)))
 	r.with(client).report("x", rail, "").want(t, http.StatusNotFound)
 
 	authority = certificate(t, dir) // renewed, by another authority
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.internal+rotationOf(id), http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.internal+issuePath(id), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -599,7 +600,7 @@ func TestKeysAreIssuedOverTLS(t *testing.T) {
 		_ = response.Body.Close()
 		t.Error("an unknown authority is trusted")
 	}
-	f.issuedKey(r.with(trusting(authority)).issue(id, console, f.of(2, 0)))
+	f.issuedKey(r.with(trusting(authority)).issue(id, console, f.rotation(2, 0)))
 }
 
 // with is the replica, seen by another client.
@@ -638,15 +639,58 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-func TestAMissingCertificateStopsTheStart(t *testing.T) {
+const rotationUnknown = "unknown whether the key was rotated; send the same request again"
+
+// The rotation is done, but not every replica knows: nobody gets the key, and the same request says what is in force.
+func TestIssue_RedisDownAfterSwap(t *testing.T) {
 	f := newFixture(t)
-	r := f.launch(func(o *apiserver.Options) { o.InternalCertificateDir = t.TempDir() })
-	select {
-	case err := <-r.ended:
-		if err == nil || !strings.Contains(err.Error(), "--internal-cert-dir") {
-			t.Errorf("Run ended with %v", err)
+	id := f.unissued("till", f.merchant("acme"))
+	console := f.issuer("console")
+	own := redistest.Start(t)
+	away := true
+	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if away {
+			own.Stop()
 		}
-	case <-time.After(patience):
-		t.Fatal("Run goes on")
+		return next.RoundTrip(r)
+	})
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	got := r.issue(id, console, f.rotation(1, 0))
+	got.wantError(t, http.StatusServiceUnavailable, rotationUnknown)
+	if got.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
 	}
+	away = false
+	own.Start()
+	eventually(t, "the same request says what is in force", func() bool {
+		got := r.issue(id, console, f.rotation(1, 0))
+		return got.status == http.StatusConflict && got.body["generation"] == 2.0
+	})
+	key := f.issuedKey(r.issue(id, console, f.rotation(2, 0)))
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+}
+
+func TestIssue_RedisDown(t *testing.T) {
+	f := newFixture(t)
+	id := f.unissued("till", f.merchant("acme"))
+	console := f.issuer("console")
+	own := redistest.Start(t)
+	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
+	own.Stop()
+	r.issue(id, console, f.rotation(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
+	if generation := f.keyRecord(id).Generation; generation != 1 {
+		t.Errorf("generation %d", generation)
+	}
+}
+
+func TestIssue_KubernetesDown(t *testing.T) {
+	f := newFixture(t)
+	id := f.unissued("till", f.merchant("acme"))
+	console := f.issuer("console")
+	r := f.start(func(o *apiserver.Options) { o.InternalCacheTTL = time.Hour })
+	r.issue(id, console, f.rotation(9, 0)).want(t, http.StatusConflict) // the caller is known from now on
+	r.proxy.Cut()
+	r.issue(id, console, f.rotation(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
+	r.proxy.Mend()
+	f.issuedKey(r.issue(id, console, f.rotation(1, 0)))
 }

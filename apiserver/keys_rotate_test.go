@@ -31,7 +31,7 @@ func (f *fixture) rotated(r *replica, key string) string {
 	return fresh
 }
 
-func TestRotateKey(t *testing.T) {
+func TestRotate(t *testing.T) {
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -67,7 +67,8 @@ func TestRotateKey(t *testing.T) {
 	}
 }
 
-func TestRotationWritesTheRecordAndNothingElse(t *testing.T) {
+// A rotation writes the record, and leaves all else in the Secret.
+func TestRotate_Record(t *testing.T) {
 	f := newFixture(t)
 	overlapping := f.newKey(published.ID("earlier")).Reveal()
 	handled := apikey.DigestOf("handled")
@@ -75,7 +76,7 @@ func TestRotationWritesTheRecordAndNothingElse(t *testing.T) {
 		r.Generation, r.HandledTrigger, r.HandledDigest = 7, "2026-11-21", &handled
 		r.Previous = []published.Previous{{Digest: apikey.DigestOf(overlapping), ValidUntil: time.Now().Add(time.Hour).UTC()}}
 	})
-	before := f.secretOf(old)
+	before := f.keySecret(old)
 	before.Labels["team"], before.Annotations = "payments", map[string]string{"note": "kept"}
 	before.Data["other"] = []byte("kept")
 	f.updateSecret(before)
@@ -84,7 +85,7 @@ func TestRotationWritesTheRecordAndNothingElse(t *testing.T) {
 	fresh := f.rotated(r, old)
 	r.call(http.MethodGet, me, overlapping, "").want(t, http.StatusUnauthorized)
 
-	after := f.secretOf(old)
+	after := f.keySecret(old)
 	record, err := published.DecodeKey(after)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func TestRotationWritesTheRecordAndNothingElse(t *testing.T) {
 
 // The guarantee of a rotation: no replica accepts the old key, every replica accepts the new one,
 // though the watches of all of them are frozen.
-func TestRotationHoldsWhileEveryWatchIsFrozen(t *testing.T) {
+func TestRotate_FrozenWatches(t *testing.T) {
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	replicas := []*replica{f.start(), f.start()}
@@ -138,7 +139,7 @@ func TestRotationHoldsWhileEveryWatchIsFrozen(t *testing.T) {
 	}
 }
 
-func TestOfManyRotationsOneWins(t *testing.T) {
+func TestRotate_Concurrent(t *testing.T) {
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	replicas := []*replica{f.start(), f.start()}
@@ -166,7 +167,8 @@ func TestOfManyRotationsOneWins(t *testing.T) {
 	}
 }
 
-func TestAKeyMadeElsewhereRotatesIntoAGeneratedOne(t *testing.T) {
+// A key made elsewhere rotates into a generated one.
+func TestRotate_KeyMadeElsewhere(t *testing.T) {
 	f := newFixture(t)
 	elsewhere := strings.Repeat("elsewhere", 5)
 	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
@@ -178,23 +180,24 @@ func TestAKeyMadeElsewhereRotatesIntoAGeneratedOne(t *testing.T) {
 	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
 }
 
-func TestADeletedKeyDoesNotRotate(t *testing.T) {
+func TestRotate_DeletedKey(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
 	r.proxy.FreezeWatches()
-	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.secretOf(key).Name, metav1.DeleteOptions{}); err != nil {
+	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.keySecret(key).Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.call(http.MethodPost, rotate, key, "").want(t, http.StatusUnauthorized)
 }
 
-func TestADisabledKeyDoesNotRotateEvenBeforeTheReplicaKnows(t *testing.T) {
+// Also before the replica knows that the key is disabled.
+func TestRotate_DisabledKey(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
 	r.proxy.FreezeWatches()
-	secret := f.secretOf(key)
+	secret := f.keySecret(key)
 	record, err := published.DecodeKey(secret)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +213,7 @@ func TestADisabledKeyDoesNotRotateEvenBeforeTheReplicaKnows(t *testing.T) {
 }
 
 // A key in its overlap works everywhere, but it must not end the key that took its place.
-func TestAKeyInItsOverlapDoesNotRotate(t *testing.T) {
+func TestRotate_KeyInItsOverlap(t *testing.T) {
 	f := newFixture(t)
 	var replaced string
 	current := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
@@ -248,7 +251,7 @@ func (f *fixture) onUpdate(around func(r *http.Request, next http.RoundTripper) 
 
 const unavailable = "temporarily unavailable; retry"
 
-func TestRotateWithoutTheKubernetesAPI(t *testing.T) {
+func TestRotate_KubernetesDown(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -263,7 +266,7 @@ func TestRotateWithoutTheKubernetesAPI(t *testing.T) {
 	r.call(http.MethodGet, me, f.rotated(r, key), "").want(t, http.StatusOK)
 }
 
-func TestRotateWithAKubernetesAPIThatHangs(t *testing.T) {
+func TestRotate_KubernetesHangs(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	f.onUpdate(func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
@@ -276,14 +279,14 @@ func TestRotateWithAKubernetesAPIThatHangs(t *testing.T) {
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
 
-func TestRotateAgainstOtherWritesOfTheSecret(t *testing.T) {
+func TestRotate_WriteConflict(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	conflicts := 2
 	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if conflicts > 0 {
 			conflicts--
-			secret := f.secretOf(key)
+			secret := f.keySecret(key)
 			secret.Annotations = map[string]string{"touched": string(rune('0' + conflicts))}
 			f.updateSecret(secret)
 		}
@@ -292,13 +295,13 @@ func TestRotateAgainstOtherWritesOfTheSecret(t *testing.T) {
 	r := f.start()
 	fresh := f.rotated(r, key)
 	r.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
-	if conflicts != 0 || f.secretOf(key).Annotations["touched"] != "0" {
+	if conflicts != 0 || f.keySecret(key).Annotations["touched"] != "0" {
 		t.Error("the others' writes were lost")
 	}
 }
 
 // The swap went through, and only its answer was lost.
-func TestRotateWithAnAnswerThatIsLost(t *testing.T) {
+func TestRotate_LostAnswer(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	updates := 0
@@ -319,7 +322,7 @@ func TestRotateWithAnAnswerThatIsLost(t *testing.T) {
 	}
 }
 
-func TestRotateShowsNoKeyThatIsNotInForce(t *testing.T) {
+func TestRotate_RedisDownAfterSwap(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
@@ -340,8 +343,8 @@ func TestRotateShowsNoKeyThatIsNotInForce(t *testing.T) {
 	})
 }
 
-// A client that hangs up in the middle must not leave a swap without its override.
-func TestRotateOutlivesItsClient(t *testing.T) {
+// A client that disconnects leaves no swap without its override.
+func TestRotate_ClientDisconnects(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	swapping, gone := make(chan struct{}), make(chan struct{})
@@ -373,15 +376,14 @@ func TestRotateOutlivesItsClient(t *testing.T) {
 	eventually(t, "the override is in force", func() bool {
 		return other.call(http.MethodGet, me, key, "").status == http.StatusUnauthorized
 	})
-	record, err := published.DecodeKey(f.secretOf(key))
+	record, err := published.DecodeKey(f.keySecret(key))
 	if err != nil || record.Generation != 2 {
 		t.Errorf("generation %d, %v, want 2", record.Generation, err)
 	}
 }
 
-// Whoever has been told 401 must not find a replica that still takes the key, though the rotation that
-// won has not been answered yet.
-func TestTheLoserOfARaceGets401WhenTheKeyIsDeadEverywhere(t *testing.T) {
+// After its 401 the loser finds no replica that still accepts the key, though the winner has no response yet.
+func TestRotate_LoserGets401(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	loser, bystander := f.start(), f.start()
@@ -409,60 +411,4 @@ func TestTheLoserOfARaceGets401WhenTheKeyIsDeadEverywhere(t *testing.T) {
 	fresh := (<-won).want(t, http.StatusOK).text("fullKey")
 	f.issued = append(f.issued, fresh)
 	bystander.call(http.MethodGet, me, fresh, "").want(t, http.StatusOK)
-}
-
-const rotationUnknown = "unknown whether the key was rotated; send the same request again"
-
-// The rotation is done, but not every replica knows: nobody gets the key, and the same request says what is in force.
-func TestNoKeyIsShownIfRedisIsAwayAfterTheSwap(t *testing.T) {
-	f := newFixture(t)
-	id := f.unissued("till", f.merchant("acme"))
-	console := f.issuer("console")
-	own := redistest.Start(t)
-	away := true
-	f.onUpdate(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-		if away {
-			own.Stop()
-		}
-		return next.RoundTrip(r)
-	})
-	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
-	got := r.issue(id, console, f.of(1, 0))
-	got.wantError(t, http.StatusServiceUnavailable, rotationUnknown)
-	if got.header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
-	}
-	away = false
-	own.Start()
-	eventually(t, "the same request says what is in force", func() bool {
-		got := r.issue(id, console, f.of(1, 0))
-		return got.status == http.StatusConflict && got.body["generation"] == 2.0
-	})
-	key := f.issuedKey(r.issue(id, console, f.of(2, 0)))
-	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
-}
-
-func TestNothingIsRotatedWithoutRedis(t *testing.T) {
-	f := newFixture(t)
-	id := f.unissued("till", f.merchant("acme"))
-	console := f.issuer("console")
-	own := redistest.Start(t)
-	r := f.start(func(o *apiserver.Options) { o.RedisURL = own.URL() })
-	own.Stop()
-	r.issue(id, console, f.of(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
-	if generation := f.recordOf(id).Generation; generation != 1 {
-		t.Errorf("generation %d", generation)
-	}
-}
-
-func TestNothingIsRotatedWithoutTheKubernetesAPI(t *testing.T) {
-	f := newFixture(t)
-	id := f.unissued("till", f.merchant("acme"))
-	console := f.issuer("console")
-	r := f.start(func(o *apiserver.Options) { o.InternalCacheTTL = time.Hour })
-	r.issue(id, console, f.of(9, 0)).want(t, http.StatusConflict) // the caller is known from now on
-	r.proxy.Cut()
-	r.issue(id, console, f.of(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
-	r.proxy.Mend()
-	f.issuedKey(r.issue(id, console, f.of(1, 0)))
 }

@@ -143,7 +143,7 @@ func TestShowSigningSecret_Refused(t *testing.T) {
 	}
 	for _, line := range audittest.Lines(t, f.log.String()) {
 		if line["change"] == "signing secret" {
-			t.Errorf("the audit log has a line of a secret that nobody saw: %v", line)
+			t.Errorf("the audit log has an entry of a secret that nobody saw: %v", line)
 		}
 	}
 }

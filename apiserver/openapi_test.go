@@ -23,14 +23,14 @@ import (
 
 // The documents of the public and of the internal listener.
 var (
-	publicDocument   = documentIn("openapi.yaml")
-	internalDocument = documentIn("internal-openapi.yaml")
+	publicDocument   = loadDocument("openapi.yaml")
+	internalDocument = loadDocument("internal-openapi.yaml")
 )
 
 // document finds a request's operation in an OpenAPI document, which has been checked as such.
 type document func() (routers.Router, error)
 
-func documentIn(file string) document {
+func loadDocument(file string) document {
 	return sync.OnceValues(func() (routers.Router, error) {
 		loader := openapi3.NewLoader()
 		loaded, err := loader.LoadFromFile(file)
@@ -45,7 +45,7 @@ func documentIn(file string) document {
 	})
 }
 
-func TestTheDocumentIsServed(t *testing.T) {
+func TestDocuments_Served(t *testing.T) {
 	got := newFixture(t).start().call(http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
 	want, err := os.ReadFile("openapi.yaml")
 	if err != nil {
@@ -68,7 +68,7 @@ func checkDocumented(t *testing.T, in document, request *http.Request, got resul
 		t.Fatal(err)
 	}
 	if request.Method == http.MethodHead {
-		return // no body to check; see TestHeadIsGetWithoutABody
+		return // no body to check; see TestRoutes_Head
 	}
 	asSent := request.Clone(t.Context())
 	asSent.URL.Path, asSent.URL.RawPath = request.URL.EscapedPath(), "" // an escaped slash parts no segments
@@ -118,10 +118,10 @@ func checkUndocumented(t *testing.T, request *http.Request, got result) {
 // served finds the routes of routes.go: what is served is what is written there.
 var served = regexp.MustCompile(`(?m)^\s*(?:((?:page\.)?[A-Za-z]+Path)|"(/[^"]+)"): +\{(.*)\},$`)
 
-var methodOfRoute = regexp.MustCompile(`http\.Method([A-Z][a-z]+):`)
+var routeMethod = regexp.MustCompile(`http\.Method([A-Z][a-z]+):`)
 
 // The documents have every path with its methods, and no other: nobody protects an API that nobody knows.
-func TestTheDocumentsNameWhatIsServed(t *testing.T) {
+func TestDocuments_EveryRoute(t *testing.T) {
 	source, err := os.ReadFile("routes.go")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestTheDocumentsNameWhatIsServed(t *testing.T) {
 		if path == "" {
 			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "rotationPath": rotationPath, "signingPath": signingPath, "page.WidgetPath": page.WidgetPath}[found[1]]
 		}
-		for _, method := range methodOfRoute.FindAllStringSubmatch(found[3], -1) {
+		for _, method := range routeMethod.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))
 		}
 	}
@@ -211,7 +211,7 @@ var (
 )
 
 // The words of Error-Code are a closed list: the documents have each one, and the page for developers those of the public listener.
-func TestErrorCode_IsDocumented(t *testing.T) {
+func TestDocuments_EveryErrorCode(t *testing.T) {
 	text := func(file string) string {
 		content, err := os.ReadFile(file)
 		if err != nil {

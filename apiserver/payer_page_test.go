@@ -45,7 +45,7 @@ func (a result) wantPage(t *testing.T, status int, parts ...string) result {
 	return a
 }
 
-func TestThePageOfASession(t *testing.T) {
+func TestPayment(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) {
 		r.Page = &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"}
@@ -85,7 +85,7 @@ func TestThePageOfASession(t *testing.T) {
 	r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "Payment cancelled", "do not pay again")
 }
 
-func TestThePageOfASessionThatIsPaid(t *testing.T) {
+func TestPayment_Paid(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
 		r.Page = &v1alpha1.PageSettings{ReturnURL: "https://shop.example/thanks"}
@@ -142,9 +142,9 @@ func TestPlayRail(t *testing.T) {
 		// Pressed again, on a page that is still open: nothing more happens.
 		press(id, declines).want(t, http.StatusSeeOther)
 		press(id, pays).want(t, http.StatusSeeOther)
-		read := r.call(http.MethodGet, sessions+"/"+id, testKey, "")
-		if read.text("status") != want || strings.Contains(string(read.raw), "refused") {
-			t.Errorf("pressed again, the session is %s", read.raw)
+		sess := r.call(http.MethodGet, sessions+"/"+id, testKey, "")
+		if sess.text("status") != want || strings.Contains(string(sess.raw), "refused") {
+			t.Errorf("pressed again, the session is %s", sess.raw)
 		}
 		if page := r.call(http.MethodGet, "/pay/"+id, "", ""); strings.Contains(string(page.raw), "<form") {
 			t.Error("the page of an ended session has a form")
@@ -174,7 +174,7 @@ func TestPlayRail(t *testing.T) {
 	}
 }
 
-// Whoever presses again and again is limited as any payer.
+// The buttons have the limit of all payers.
 func TestPlayRail_Limited(t *testing.T) {
 	f := newFixture(t)
 	testKey := f.testKey("sandbox", f.merchant("acme"))
@@ -216,7 +216,7 @@ func TestPayment_Receipt(t *testing.T) {
 	})
 }
 
-func TestPagesForSessionsThatAreNotThere(t *testing.T) {
+func TestPayment_NotFound(t *testing.T) {
 	r := newFixture(t).start()
 	bodies := map[string]bool{}
 	for _, id := range []string{"x", "ps_00", "ps_aaaaaaaaaaaa0000000000000000AA", "ps_aaaaaaaaaaab000000000000000000", "%00", "<script>", "..%2f", strings.Repeat("a", 3000)} {
@@ -234,7 +234,7 @@ func TestPagesForSessionsThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestPagesWhenThereIsNoAnswer(t *testing.T) {
+func TestPayment_Unavailable(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	redis := redistest.Start(t)
@@ -259,7 +259,7 @@ func TestPagesWhenThereIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestTheQRCodeBySize(t *testing.T) {
+func TestQRCode_Size(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start(func(o *apiserver.Options) {
@@ -285,10 +285,10 @@ func TestTheQRCodeBySize(t *testing.T) {
 	r.call(http.MethodGet, path, "", "").wantPage(t, http.StatusGone, "Payment cancelled")
 }
 
-// assetsOf are the addresses of stylesheet and script on a page.
-var assetsOf = regexp.MustCompile(`(?:href|src)="(/pay/static/[^"]+)"`)
+// assetLinks are the addresses of stylesheet and script on a page.
+var assetLinks = regexp.MustCompile(`(?:href|src)="(/pay/static/[^"]+)"`)
 
-func TestTheAssetsOfAPage(t *testing.T) {
+func TestAssets(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
 		r.Page = &v1alpha1.PageSettings{AccentColor: "#0B6E4F"}
@@ -297,7 +297,7 @@ func TestTheAssetsOfAPage(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	page := r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK)
 	var types []string
-	for _, found := range assetsOf.FindAllStringSubmatch(string(page.raw), -1) {
+	for _, found := range assetLinks.FindAllStringSubmatch(string(page.raw), -1) {
 		got := r.call(http.MethodGet, found[1], "", "").want(t, http.StatusOK)
 		types = append(types, got.header.Get("Content-Type"))
 		if cached := got.header.Get("Cache-Control"); cached != "public, max-age=31536000, immutable" {
@@ -316,8 +316,8 @@ func TestTheAssetsOfAPage(t *testing.T) {
 	}
 }
 
-// The client of this test decides about compression by itself, as a browser does.
-func TestAPageIsCompressedIfThatIsAccepted(t *testing.T) {
+// The client of this test decides about compression, as a browser does.
+func TestPayment_Compressed(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -326,7 +326,7 @@ func TestAPageIsCompressedIfThatIsAccepted(t *testing.T) {
 	const limit = 15 << 10
 	total := 0
 	paths := []string{"/pay/" + id}
-	for _, found := range assetsOf.FindAllStringSubmatch(string(page.raw), -1) {
+	for _, found := range assetLinks.FindAllStringSubmatch(string(page.raw), -1) {
 		paths = append(paths, found[1])
 	}
 	for _, path := range paths {
@@ -358,7 +358,7 @@ func TestAPageIsCompressedIfThatIsAccepted(t *testing.T) {
 	}
 }
 
-func TestTheWidgetIsForEveryOrigin(t *testing.T) {
+func TestWidget(t *testing.T) {
 	f := newFixture(t)
 	r := f.start()
 	got := r.call(http.MethodGet, "/widget/v1.js", "", "", "Origin", "https://shop.example").want(t, http.StatusOK)

@@ -30,44 +30,62 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestALongPollIsAnsweredWhenTheSessionEnds(t *testing.T) {
-	f := newFixture(t)
-	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
-	r, other := f.start(), f.start()
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+const public = "/api/v1/public/sessions"
 
-	got := r.call(http.MethodGet, public+"/"+id+"?wait=0", "", "").want(t, http.StatusOK)
-	if left, err := strconv.Atoi(got.header.Get("Session-Expires-In")); err != nil || got.text("status") != "PENDING" || left < 800 || left > 900 {
-		t.Errorf("%s, expires in %q", got.raw, got.header.Get("Session-Expires-In"))
+func TestPublicSession(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme")
+	key := f.key("till", acme)
+	r := f.start()
+	body := `{"amountCents": 1250, "orderRef": "1001", "taxCents": 1, "tipCents": 2, "customerEmail": "ada@example.com"}`
+	id := r.call(http.MethodPost, sessions, key, body).text("sessionId")
+
+	want := map[string]any{"merchantName": "Acme acme", "amountCents": 1250.0, "status": "PENDING"}
+	got := r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
+	if diff := cmp.Diff(want, got.body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
 	}
-	if got := r.call(http.MethodGet, public+"/"+id+"?wait=6", "", ""); got.text("status") != "PENDING" || got.header.Get("Session-Expires-In") == "" {
-		t.Errorf("after the wait: %s, expires in %q", got.raw, got.header.Get("Session-Expires-In"))
+	if got.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("Cache-Control %q", got.header.Get("Cache-Control"))
 	}
-	var waiting sync.WaitGroup
-	for range 3 {
-		waiting.Go(func() {
-			got := r.call(http.MethodGet, public+"/"+id+"?wait=25", "", "")
-			if got.text("status") != "COMPLETED" || got.header.Get("Session-Expires-In") != "" {
-				t.Errorf("%d %s", got.status, got.raw)
-			}
-		})
-	}
-	eventually(t, "three wait", func() bool { return r.metric("merchant_operator_streams") == "3" })
-	eventually(t, "none of them is in flight", func() bool { return r.metric("merchant_operator_http_requests_in_flight") == "0" })
-	other.report(id, rail, paid(1250)).want(t, http.StatusOK)
-	waiting.Wait()
-	if got := r.call(http.MethodGet, public+"/"+id+"?wait=25", "", ""); got.text("status") != "COMPLETED" {
-		t.Errorf("a wait after the end: %s", got.raw)
-	}
-	// A wait is not the time that a request takes, which a busy machine makes longer, but not by seconds.
-	const slow = `merchant_operator_http_request_duration_seconds_bucket{method="GET",route="/api/v1/public/sessions/{id}",status="200",le="5"}`
-	const all = `merchant_operator_http_request_duration_seconds_count{method="GET",route="/api/v1/public/sessions/{id}",status="200"}`
-	if r.metric(slow) != r.metric(all) || r.metric(all) != "6" {
-		t.Errorf("%s of %s requests took less than the wait of the second", r.metric(slow), r.metric(all))
+
+	// No key is looked at, and the payer keeps seeing what was agreed on.
+	r.call(http.MethodGet, public+"/"+id, "nonsense", "").want(t, http.StatusOK)
+	acme.DisplayName, acme.State = "Renamed", v1alpha1.MerchantSuspended
+	f.changeMerchant(acme)
+	eventually(t, "the merchant is suspended", func() bool {
+		return r.call(http.MethodGet, me, key, "").status == http.StatusForbidden
+	})
+	got = r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
+	if diff := cmp.Diff(want, got.body); diff != "" {
+		t.Errorf("after the merchant's suspension (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatIsNoWait(t *testing.T) {
+func TestPublicSession_Expires(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
+	r := f.start()
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	eventually(t, "the session is EXPIRED", func() bool {
+		return r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK).text("status") == "EXPIRED"
+	})
+	if got := r.call(http.MethodGet, sessions+"/"+id, key, ""); got.text("status") != "EXPIRED" {
+		t.Errorf("the merchant reads %s", got.raw)
+	}
+}
+
+func TestPublicSession_ForwardedFor(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(trustLoopback)
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", "nonsense").
+		wantError(t, http.StatusBadRequest, "X-Forwarded-For is malformed")
+	r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", "nonsense, 203.0.113.7").want(t, http.StatusOK)
+}
+
+func TestPublicSession_WaitAndAccept(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -97,90 +115,6 @@ func TestWhatIsNoWait(t *testing.T) {
 			t.Errorf("HEAD: %v %s", got.header, got.raw)
 		}
 	}
-}
-
-func TestStreamsHaveBudgets(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start(trustLoopback, func(o *apiserver.Options) {
-		o.Streams.Max, o.Streams.MaxPerAddress, o.MaxConnections, o.Streams.Drain = 3, 2, 2, 0
-	})
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	refused := func(address, message string) {
-		t.Helper()
-		for _, ask := range [][]string{{"", "Accept", "text/event-stream"}, {"?wait=5"}} {
-			got := r.call(http.MethodGet, public+"/"+id+ask[0], "", "", append(ask[1:], "X-Forwarded-For", address)...)
-			got.wantError(t, http.StatusServiceUnavailable, message)
-			if got.header.Get("Retry-After") == "" {
-				t.Error("no Retry-After")
-			}
-		}
-	}
-	first := r.stream(id, "X-Forwarded-For", "203.0.113.7")
-	first.wantStatus("PENDING")
-	r.stream(id, "X-Forwarded-For", "203.0.113.7").wantStatus("PENDING")
-	refused("203.0.113.7", "too many open streams of your address; close some, or poll")
-	r.stream(id, "X-Forwarded-For", "203.0.113.8").wantStatus("PENDING")
-	refused("203.0.113.9", "too many open streams; poll, or retry after the time in Retry-After")
-
-	// Three streams take none of the two connections, and polling goes on.
-	for range 3 {
-		r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
-		r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", "203.0.113.9").want(t, http.StatusOK)
-	}
-	r.call(http.MethodGet, public+"/"+otherID(id)+"?wait=5", "", "", "X-Forwarded-For", "203.0.113.9").want(t, http.StatusServiceUnavailable)
-	_ = first.Body.Close()
-	eventually(t, "there is room again", func() bool { return r.metric("merchant_operator_streams") == "2" })
-	r.call(http.MethodGet, public+"/"+otherID(id)+"?wait=5", "", "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusNotFound)
-	r.stream(id, "X-Forwarded-For", "203.0.113.7").wantStatus("PENDING")
-	for limit, want := range map[string]string{"replica": "3", "address": "2"} {
-		if got := r.metric(`merchant_operator_streams_refused_total{limit="` + limit + `"}`); got != want {
-			t.Errorf("%s refused by the limit of the %s, want %s", got, limit, want)
-		}
-	}
-	// What one client does must not look like a failure of the service.
-	if got := r.metric(`merchant_operator_http_request_duration_seconds_count{method="GET",route="/api/v1/public/sessions/{id}",status="503"}`); got != "" {
-		t.Errorf("%s responses are counted as errors", got)
-	}
-}
-
-// A client that waits and never sends the body that it announced does not hold its connection for ever.
-func TestWaits_BodyThatNeverComes(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start(func(o *apiserver.Options) { o.Streams.WriteTimeout = 100 * time.Millisecond })
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	for name, path := range map[string]string{"of a payer": public + "/" + id, "of a merchant": events} {
-		t.Run(name, func(t *testing.T) {
-			connection, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = connection.Close() }()
-			_ = connection.SetReadDeadline(time.Now().Add(patience))
-			if _, err := fmt.Fprintf(connection, "GET %s?wait=1 HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n", path, key); err != nil {
-				t.Fatal(err)
-			}
-			if answer, err := io.ReadAll(connection); err != nil {
-				t.Errorf("the connection is still open, with the answer %q: %v", answer, err)
-			}
-		})
-	}
-}
-
-// otherID is an id in the same bucket that nobody has.
-func otherID(id string) string { return id[:len(id)-18] + strings.Repeat("0", 18) }
-
-func TestStreamsAreLimitedLikeOtherReads(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start(func(o *apiserver.Options) { o.PublicRateLimit.RequestsPerSecond, o.PublicRateLimit.Burst = 1, 2 })
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	r.stream(id).wantStatus("PENDING")
-	r.stream(id).wantStatus("PENDING")
-	_, refused := spend(t, func() result { return r.call(http.MethodGet, public+"/"+id, "", "", "Accept", "text/event-stream") })
-	refused.want(t, http.StatusTooManyRequests)
-	eventually(t, "refused requests hold no place", func() bool { return r.metric("merchant_operator_streams") == "2" })
 }
 
 // keyOn publishes a merchant whose sessions are on one primary of a Redis Cluster, and a key of it.
@@ -241,139 +175,66 @@ func TestPublicSession_SilentPrimary(t *testing.T) {
 	}
 }
 
-// restrictedURL lets a user of Redis do all but what the rule takes away.
-func restrictedURL(t *testing.T, server *redistest.Server, rule string) string {
-	t.Helper()
-	c := storetest.Inspect(t, server)
-	if err := c.Do(t.Context(), "ACL", "SETUSER", "restricted", "on", ">secret", "~{b*", "+@all", "allchannels", rule).Err(); err != nil {
-		t.Fatal(err)
-	}
-	return "redis://restricted:secret@" + server.Addr()
-}
-
-// Messages may be lost without a word. The state is still right, if late, and an end never fails for it.
-func TestWithoutMessagesTheStateIsRightAfterTheInterval(t *testing.T) {
-	server := redistest.Start(t)
+func TestLongPoll(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
-	r := f.start(func(o *apiserver.Options) { o.RedisURL, o.Streams.Reread = server.URL(), time.Second })
-	mute := f.start(func(o *apiserver.Options) { o.RedisURL = restrictedURL(t, server, "resetchannels") })
+	r, other := f.start(), f.start()
 	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	s := r.stream(id)
-	s.wantStatus("PENDING")
-	mute.report(id, rail, paid(1250)).want(t, http.StatusOK)
-	s.wantStatus("COMPLETED")
-	s.wantEnd()
-	if got := r.metric(`merchant_operator_stream_changes_total{source="reread"}`); got != "1" {
-		t.Errorf("%s changes were found by a reread", got)
-	}
-	// The mute replica cannot subscribe either. It says so, and its own streams are late.
-	id = r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	mute.stream(id).wantStatus("PENDING")
-	eventually(t, "the lost subscription is reported", func() bool {
-		return mute.metric(`merchant_operator_redis_subscriptions_lost_total`) != "0" &&
-			mute.metric(`merchant_operator_redis_subscriptions{state="wanted"}`) == "1" &&
-			mute.metric(`merchant_operator_redis_subscriptions{state="active"}`) == "0"
-	})
-	if logged := mute.log.String(); !strings.Contains(logged, "lost the subscription to the ends of sessions") || !strings.Contains(logged, "NOPERM") {
-		t.Error("nothing is logged")
-	}
-}
 
-// The wire between a replica and Redis is cut while a session ends. Nothing but the new subscription makes the replica look.
-func TestALostSubscriptionMissesNothing(t *testing.T) {
-	server := redistest.Start(t)
-	var listen string
-	if err := fixturetest.Choose(&listen); err != nil {
-		t.Fatal(err)
+	got := r.call(http.MethodGet, public+"/"+id+"?wait=0", "", "").want(t, http.StatusOK)
+	if left, err := strconv.Atoi(got.header.Get("Session-Expires-In")); err != nil || got.text("status") != "PENDING" || left < 800 || left > 900 {
+		t.Errorf("%s, expires in %q", got.raw, got.header.Get("Session-Expires-In"))
 	}
-	wire := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "wire", listen, server.Addr())
-	if err := wire.Start(); err != nil {
-		t.Fatal(err)
+	if got := r.call(http.MethodGet, public+"/"+id+"?wait=6", "", ""); got.text("status") != "PENDING" || got.header.Get("Session-Expires-In") == "" {
+		t.Errorf("after the wait: %s, expires in %q", got.raw, got.header.Get("Session-Expires-In"))
 	}
-	t.Cleanup(wire.Stop)
-	f := newFixture(t)
-	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
-	r := f.start(func(o *apiserver.Options) { o.RedisURL, o.Streams.Reread = "redis://"+listen, time.Hour })
-	other := f.start(func(o *apiserver.Options) { o.RedisURL = server.URL() })
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	s := r.stream(id)
-	s.wantStatus("PENDING")
-	const active = `merchant_operator_redis_subscriptions{state="active"}`
-	eventually(t, "it is subscribed", func() bool { return r.metric(active) == "1" })
-	wire.Stop()
-	eventually(t, "the loss is noticed", func() bool { return r.metric(active) == "0" })
+	var waiting sync.WaitGroup
+	for range 3 {
+		waiting.Go(func() {
+			got := r.call(http.MethodGet, public+"/"+id+"?wait=25", "", "")
+			if got.text("status") != "COMPLETED" || got.header.Get("Session-Expires-In") != "" {
+				t.Errorf("%d %s", got.status, got.raw)
+			}
+		})
+	}
+	eventually(t, "three wait", func() bool { return r.metric("merchant_operator_streams") == "3" })
+	eventually(t, "none of them is in flight", func() bool { return r.metric("merchant_operator_http_requests_in_flight") == "0" })
 	other.report(id, rail, paid(1250)).want(t, http.StatusOK)
-	if err := wire.Start(); err != nil {
-		t.Fatal(err)
+	waiting.Wait()
+	if got := r.call(http.MethodGet, public+"/"+id+"?wait=25", "", ""); got.text("status") != "COMPLETED" {
+		t.Errorf("a wait after the end: %s", got.raw)
 	}
-	s.wantStatus("COMPLETED")
-	s.wantEnd()
-}
-
-func bucketOf(t *testing.T, id string) session.Bucket {
-	t.Helper()
-	parsed, err := session.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed.Bucket()
-}
-
-func TestPublicSessionShowsThreeFields(t *testing.T) {
-	f := newFixture(t)
-	acme := f.merchant("acme")
-	key := f.key("till", acme)
-	r := f.start()
-	body := `{"amountCents": 1250, "orderRef": "1001", "taxCents": 1, "tipCents": 2, "customerEmail": "ada@example.com"}`
-	id := r.call(http.MethodPost, sessions, key, body).text("sessionId")
-
-	want := map[string]any{"merchantName": "Acme acme", "amountCents": 1250.0, "status": "PENDING"}
-	got := r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
-	if diff := cmp.Diff(want, got.body); diff != "" {
-		t.Errorf("body (-want +got):\n%s", diff)
-	}
-	if got.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("Cache-Control %q", got.header.Get("Cache-Control"))
-	}
-
-	// No key is looked at, and the payer keeps seeing what was agreed on.
-	r.call(http.MethodGet, public+"/"+id, "nonsense", "").want(t, http.StatusOK)
-	acme.DisplayName, acme.State = "Renamed", v1alpha1.MerchantSuspended
-	f.changeMerchant(acme)
-	eventually(t, "the merchant is suspended", func() bool {
-		return r.call(http.MethodGet, me, key, "").status == http.StatusForbidden
-	})
-	got = r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
-	if diff := cmp.Diff(want, got.body); diff != "" {
-		t.Errorf("after the merchant's suspension (-want +got):\n%s", diff)
+	// A wait is not the time that a request takes, which a busy machine makes longer, but not by seconds.
+	const slow = `merchant_operator_http_request_duration_seconds_bucket{method="GET",route="/api/v1/public/sessions/{id}",status="200",le="5"}`
+	const all = `merchant_operator_http_request_duration_seconds_count{method="GET",route="/api/v1/public/sessions/{id}",status="200"}`
+	if r.metric(slow) != r.metric(all) || r.metric(all) != "6" {
+		t.Errorf("%s of %s requests took less than the wait of the second", r.metric(slow), r.metric(all))
 	}
 }
 
-func TestPublicSessionExpires(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
-	r := f.start()
-	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
-	eventually(t, "the session is EXPIRED", func() bool {
-		return r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK).text("status") == "EXPIRED"
-	})
-	if got := r.call(http.MethodGet, sessions+"/"+id, key, ""); got.text("status") != "EXPIRED" {
-		t.Errorf("the merchant reads %s", got.raw)
-	}
-}
-
-func TestPublicSessionBehindAProxyThatLies(t *testing.T) {
+// A client that waits and never sends its body does not keep its connection.
+func TestLongPoll_BodyNeverComes(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
-	r := f.start(trustLoopback)
-	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
-	r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", "nonsense").
-		wantError(t, http.StatusBadRequest, "X-Forwarded-For is malformed")
-	r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", "nonsense, 203.0.113.7").want(t, http.StatusOK)
+	r := f.start(func(o *apiserver.Options) { o.Streams.WriteTimeout = 100 * time.Millisecond })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	for name, path := range map[string]string{"of a payer": public + "/" + id, "of a merchant": events} {
+		t.Run(name, func(t *testing.T) {
+			connection, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			_ = connection.SetReadDeadline(time.Now().Add(patience))
+			if _, err := fmt.Fprintf(connection, "GET %s?wait=1 HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n", path, key); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(connection); err != nil {
+				t.Errorf("the connection is still open, with the answer %q: %v", answer, err)
+			}
+		})
+	}
 }
-
-const public = "/api/v1/public/sessions"
 
 // stream is an open stream of a session's status.
 type stream struct {
@@ -382,9 +243,6 @@ type stream struct {
 
 	lines *bufio.Scanner
 }
-
-// event is one server-sent event.
-type event struct{ kind, id, data string }
 
 // stream opens a stream, or gets another answer. Headers are pairs of name and value.
 func (r *replica) stream(id string, headers ...string) *stream {
@@ -404,6 +262,9 @@ func (r *replica) stream(id string, headers ...string) *stream {
 	r.t.Cleanup(func() { _ = response.Body.Close() })
 	return &stream{r.t, response, bufio.NewScanner(response.Body)}
 }
+
+// event is one server-sent event.
+type event struct{ kind, id, data string }
 
 // streams keeps no connection: each stream has one of its own.
 var streams = &http.Transport{DisableKeepAlives: true}
@@ -425,7 +286,7 @@ func (s *stream) next() (event, bool) {
 		case "":
 			return got, true
 		default:
-			s.t.Fatalf("the stream has the line %q", s.lines.Text())
+			s.t.Fatalf("unknown field %q", s.lines.Text())
 		}
 	}
 	return got, false
@@ -453,9 +314,7 @@ func (s *stream) wantEnd() {
 	}
 }
 
-const charge1250 = `{"amountCents": 1250}`
-
-func TestAStreamShowsTheStateAndThenTheEnd(t *testing.T) {
+func TestStream(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
 	briefly := f.key("briefly", f.merchant("acme", func(r *published.MerchantRecord) {
@@ -504,72 +363,40 @@ func TestAStreamShowsTheStateAndThenTheEnd(t *testing.T) {
 	eventually(t, "no stream is left", func() bool { return r.metric("merchant_operator_streams") == "0" })
 }
 
-// EventSource would come back at once from all clients of a replica that goes.
-func TestADrainingReplicaEndsItsStreams(t *testing.T) {
+// Two merchants may be in one bucket, and get its messages together.
+func TestStream_OwnSessionOnly(t *testing.T) {
 	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start(func(o *apiserver.Options) { o.Streams.Drain = time.Second })
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	open := []*stream{r.stream(id), r.stream(id), r.stream(id)}
-	for _, s := range open {
-		s.wantStatus("PENDING")
-	}
-	answered := make(chan result, 1)
-	go func() { answered <- r.call(http.MethodGet, public+"/"+id+"?wait=25", "", "") }()
-	eventually(t, "four wait", func() bool { return r.metric("merchant_operator_streams") == "4" })
-	r.cancel()
-	for _, s := range open {
-		s.wantEnd()
-	}
-	if got := <-answered; got.text("status") != "PENDING" {
-		t.Errorf("a long poll gets %d %s", got.status, got.raw)
-	}
-	if err := r.wantEnd(t); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-}
-
-func TestHeartbeats(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start(func(o *apiserver.Options) { o.Streams.Heartbeat = 10 * time.Millisecond })
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	s := r.stream(id)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start()
+	create := func() string { return r.call(http.MethodPost, sessions, key, charge1250).text("sessionId") }
+	mine, theirs := create(), create()
+	s, other := r.stream(mine), r.stream(theirs)
 	s.wantStatus("PENDING")
-	for last := "900"; last > "898"; { // as seconds pass
-		got, ok := s.next()
-		if !ok || got.kind != "expires-in" || got.id != "" || got.data > last {
-			t.Fatalf("%+v, %t, after %s", got, ok, last)
+	other.wantStatus("PENDING")
+	r.report(theirs, rail, paid(1250)).want(t, http.StatusOK)
+	other.wantStatus("COMPLETED")
+	// Other messages change nothing.
+	c := storetest.Inspect(t, sharedRedis)
+	for _, message := range []string{mine, "ps_", "", strings.Repeat("x", 1<<16), `{"status":"COMPLETED"}`} {
+		if n := c.Publish(t.Context(), storetest.TagOf(parseBucket(t, mine))+"ended", message).Val(); n == 0 {
+			t.Error("nobody is subscribed")
 		}
-		last = got.data
 	}
+	r.call(http.MethodPost, sessions+"/"+mine+"/cancel", key, "").want(t, http.StatusOK)
+	s.wantStatus("CANCELLED")
 }
 
-// The clients of a replaced replica come back together. Their heartbeats must not, or the API is slow each time.
-func TestHeartbeatsAreSpread(t *testing.T) {
-	f := newFixture(t)
-	key := f.key("till", f.merchant("acme"))
-	r := f.start(func(o *apiserver.Options) { o.Streams.Heartbeat = 4 * patience })
-	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
-	first := make(chan string, 50) // one of them has its first heartbeat within the patience
-	for range cap(first) {
-		s := r.stream(id)
-		s.wantStatus("PENDING")
-		s.next() // expires-in of the status
-		go func() { got, _ := s.next(); first <- got.kind }()
+func parseBucket(t *testing.T, id string) session.Bucket {
+	t.Helper()
+	parsed, err := session.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	select {
-	case kind := <-first:
-		if kind != "expires-in" {
-			t.Errorf("got %q", kind)
-		}
-	case <-time.After(patience):
-		t.Error("no stream had a heartbeat")
-	}
+	return parsed.Bucket()
 }
 
 // Every client speaks HTTP/1.1, and some proxies do not.
-func TestAStreamOverHTTP10(t *testing.T) {
+func TestStream_HTTP10(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -594,31 +421,132 @@ func TestAStreamOverHTTP10(t *testing.T) {
 	}
 }
 
-// Two merchants may be in one bucket, and get its messages together.
-func TestAStreamShowsItsOwnSessionOnly(t *testing.T) {
+func TestStream_Heartbeats(t *testing.T) {
 	f := newFixture(t)
-	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
-	r := f.start()
-	create := func() string { return r.call(http.MethodPost, sessions, key, charge1250).text("sessionId") }
-	mine, theirs := create(), create()
-	s, other := r.stream(mine), r.stream(theirs)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.Streams.Heartbeat = 10 * time.Millisecond })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	s := r.stream(id)
 	s.wantStatus("PENDING")
-	other.wantStatus("PENDING")
-	r.report(theirs, rail, paid(1250)).want(t, http.StatusOK)
-	other.wantStatus("COMPLETED")
-	// What anybody else may publish changes nothing.
-	c := storetest.Inspect(t, sharedRedis)
-	for _, message := range []string{mine, "ps_", "", strings.Repeat("x", 1<<16), `{"status":"COMPLETED"}`} {
-		if n := c.Publish(t.Context(), storetest.TagOf(bucketOf(t, mine))+"ended", message).Val(); n == 0 {
-			t.Error("nobody is subscribed")
+	for last := "900"; last > "898"; { // as seconds pass
+		got, ok := s.next()
+		if !ok || got.kind != "expires-in" || got.id != "" || got.data > last {
+			t.Fatalf("%+v, %t, after %s", got, ok, last)
+		}
+		last = got.data
+	}
+}
+
+// The clients of a replaced replica come back together. Their heartbeats must not, or the API is slow each time.
+func TestStream_HeartbeatsAreSpread(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.Streams.Heartbeat = 4 * patience })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	first := make(chan string, 50) // one of them has its first heartbeat within the patience
+	for range cap(first) {
+		s := r.stream(id)
+		s.wantStatus("PENDING")
+		s.next() // expires-in of the status
+		go func() { got, _ := s.next(); first <- got.kind }()
+	}
+	select {
+	case kind := <-first:
+		if kind != "expires-in" {
+			t.Errorf("got %q", kind)
+		}
+	case <-time.After(patience):
+		t.Error("no stream had a heartbeat")
+	}
+}
+
+// EventSource would come back at once from all clients of a replica that goes.
+func TestStream_Drain(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.Streams.Drain = time.Second })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	open := []*stream{r.stream(id), r.stream(id), r.stream(id)}
+	for _, s := range open {
+		s.wantStatus("PENDING")
+	}
+	answered := make(chan result, 1)
+	go func() { answered <- r.call(http.MethodGet, public+"/"+id+"?wait=25", "", "") }()
+	eventually(t, "four wait", func() bool { return r.metric("merchant_operator_streams") == "4" })
+	r.cancel()
+	for _, s := range open {
+		s.wantEnd()
+	}
+	if got := <-answered; got.text("status") != "PENDING" {
+		t.Errorf("a long poll gets %d %s", got.status, got.raw)
+	}
+	if err := r.wantEnd(t); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestStream_Limits(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(trustLoopback, func(o *apiserver.Options) {
+		o.Streams.Max, o.Streams.MaxPerAddress, o.MaxConnections, o.Streams.Drain = 3, 2, 2, 0
+	})
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	refused := func(address, message string) {
+		t.Helper()
+		for _, ask := range [][]string{{"", "Accept", "text/event-stream"}, {"?wait=5"}} {
+			got := r.call(http.MethodGet, public+"/"+id+ask[0], "", "", append(ask[1:], "X-Forwarded-For", address)...)
+			got.wantError(t, http.StatusServiceUnavailable, message)
+			if got.header.Get("Retry-After") == "" {
+				t.Error("no Retry-After")
+			}
 		}
 	}
-	r.call(http.MethodPost, sessions+"/"+mine+"/cancel", key, "").want(t, http.StatusOK)
-	s.wantStatus("CANCELLED")
+	first := r.stream(id, "X-Forwarded-For", "203.0.113.7")
+	first.wantStatus("PENDING")
+	r.stream(id, "X-Forwarded-For", "203.0.113.7").wantStatus("PENDING")
+	refused("203.0.113.7", "too many open streams of your address; close some, or poll")
+	r.stream(id, "X-Forwarded-For", "203.0.113.8").wantStatus("PENDING")
+	refused("203.0.113.9", "too many open streams; poll, or retry after the time in Retry-After")
+
+	// Three streams take none of the two connections, and polling goes on.
+	for range 3 {
+		r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+		r.call(http.MethodGet, public+"/"+id, "", "", "X-Forwarded-For", "203.0.113.9").want(t, http.StatusOK)
+	}
+	r.call(http.MethodGet, public+"/"+otherID(id)+"?wait=5", "", "", "X-Forwarded-For", "203.0.113.9").want(t, http.StatusServiceUnavailable)
+	_ = first.Body.Close()
+	eventually(t, "there is room again", func() bool { return r.metric("merchant_operator_streams") == "2" })
+	r.call(http.MethodGet, public+"/"+otherID(id)+"?wait=5", "", "", "X-Forwarded-For", "203.0.113.7").want(t, http.StatusNotFound)
+	r.stream(id, "X-Forwarded-For", "203.0.113.7").wantStatus("PENDING")
+	for limit, want := range map[string]string{"replica": "3", "address": "2"} {
+		if got := r.metric(`merchant_operator_streams_refused_total{limit="` + limit + `"}`); got != want {
+			t.Errorf("%s refused by the limit of the %s, want %s", got, limit, want)
+		}
+	}
+	// What one client does must not look like a failure of the service.
+	if got := r.metric(`merchant_operator_http_request_duration_seconds_count{method="GET",route="/api/v1/public/sessions/{id}",status="503"}`); got != "" {
+		t.Errorf("%s responses are counted as errors", got)
+	}
+}
+
+// otherID is an id in the same bucket that nobody has.
+func otherID(id string) string { return id[:len(id)-18] + strings.Repeat("0", 18) }
+
+func TestStream_RateLimit(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.PublicRateLimit.RequestsPerSecond, o.PublicRateLimit.Burst = 1, 2 })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	r.stream(id).wantStatus("PENDING")
+	r.stream(id).wantStatus("PENDING")
+	_, refused := spend(t, func() result { return r.call(http.MethodGet, public+"/"+id, "", "", "Accept", "text/event-stream") })
+	refused.want(t, http.StatusTooManyRequests)
+	eventually(t, "refused requests hold no place", func() bool { return r.metric("merchant_operator_streams") == "2" })
 }
 
 // A client that does not read must not hold its place. With larger segments the server's kernel would hold megabytes for it.
-func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+func TestStream_ClientDoesNotRead(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start(func(o *apiserver.Options) {
@@ -639,4 +567,74 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	fmt.Fprintf(connection, "GET %s/%s HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", public, id)
 	eventually(t, "the stream is open", func() bool { return r.metric("merchant_operator_streams") == "1" })
 	eventually(t, "the stream is gone", func() bool { return r.metric("merchant_operator_streams") == "0" })
+}
+
+// restrictedURL lets a user of Redis do all but what the rule takes away.
+func restrictedURL(t *testing.T, server *redistest.Server, rule string) string {
+	t.Helper()
+	c := storetest.Inspect(t, server)
+	if err := c.Do(t.Context(), "ACL", "SETUSER", "restricted", "on", ">secret", "~{b*", "+@all", "allchannels", rule).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return "redis://restricted:secret@" + server.Addr()
+}
+
+// Without messages the state is right after the interval, and a session still ends.
+func TestStream_LostMessages(t *testing.T) {
+	server := redistest.Start(t)
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start(func(o *apiserver.Options) { o.RedisURL, o.Streams.Reread = server.URL(), time.Second })
+	mute := f.start(func(o *apiserver.Options) { o.RedisURL = restrictedURL(t, server, "resetchannels") })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	s := r.stream(id)
+	s.wantStatus("PENDING")
+	mute.report(id, rail, paid(1250)).want(t, http.StatusOK)
+	s.wantStatus("COMPLETED")
+	s.wantEnd()
+	if got := r.metric(`merchant_operator_stream_changes_total{source="reread"}`); got != "1" {
+		t.Errorf("%s changes were found by a reread", got)
+	}
+	// The mute replica cannot subscribe either. It says so, and its own streams are late.
+	id = r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	mute.stream(id).wantStatus("PENDING")
+	eventually(t, "the lost subscription is reported", func() bool {
+		return mute.metric(`merchant_operator_redis_subscriptions_lost_total`) != "0" &&
+			mute.metric(`merchant_operator_redis_subscriptions{state="wanted"}`) == "1" &&
+			mute.metric(`merchant_operator_redis_subscriptions{state="active"}`) == "0"
+	})
+	if logged := mute.log.String(); !strings.Contains(logged, "lost the subscription to the ends of sessions") || !strings.Contains(logged, "NOPERM") {
+		t.Error("nothing is logged")
+	}
+}
+
+// The wire between a replica and Redis is cut while a session ends. Only the new subscription makes the replica look.
+func TestStream_LostSubscription(t *testing.T) {
+	server := redistest.Start(t)
+	var listen string
+	if err := fixturetest.Choose(&listen); err != nil {
+		t.Fatal(err)
+	}
+	wire := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "wire", listen, server.Addr())
+	if err := wire.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(wire.Stop)
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start(func(o *apiserver.Options) { o.RedisURL, o.Streams.Reread = "redis://"+listen, time.Hour })
+	other := f.start(func(o *apiserver.Options) { o.RedisURL = server.URL() })
+	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
+	s := r.stream(id)
+	s.wantStatus("PENDING")
+	const active = `merchant_operator_redis_subscriptions{state="active"}`
+	eventually(t, "it is subscribed", func() bool { return r.metric(active) == "1" })
+	wire.Stop()
+	eventually(t, "the loss is noticed", func() bool { return r.metric(active) == "0" })
+	other.report(id, rail, paid(1250)).want(t, http.StatusOK)
+	if err := wire.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.wantStatus("COMPLETED")
+	s.wantEnd()
 }

@@ -34,7 +34,7 @@ func without(one v1alpha1.Permission) []v1alpha1.Permission {
 // change publishes a key with a change.
 func (f *fixture) change(key string, change func(*published.KeyRecord)) {
 	f.t.Helper()
-	f.putBack(f.secretOf(key), func(r *published.KeyRecord) {
+	f.putBack(f.keySecret(key), func(r *published.KeyRecord) {
 		change(r)
 		r.Revision = r.NextRevision(time.Now())
 	})
@@ -176,7 +176,7 @@ func TestPermissions_Page(t *testing.T) {
 }
 
 // A request that is wrong in several ways is refused for the first of: key, merchant, permission, limit, request. A refused one is not charged.
-func TestPermissions_OrderOfRefusals(t *testing.T) {
+func TestPermissions_ErrorOrder(t *testing.T) {
 	f := newFixture(t)
 	once := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1} }
 	acme := f.merchant("acme", once)
@@ -216,7 +216,7 @@ func TestPermissions_OrderOfRefusals(t *testing.T) {
 	r.wantForbidden(t, r.call(http.MethodPost, sessions, reader, `{"amountCents": 1}`), v1alpha1.PermissionCreate)
 }
 
-// A key that was rotated a moment ago is dead before it lacks anything, also on a replica that does not know.
+// A key that was just rotated is dead before it lacks anything, also on a replica that does not know.
 func TestPermissions_DeadKeyGets401First(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"), permitted(v1alpha1.PermissionRotate))
@@ -278,10 +278,10 @@ func TestPermissions_RotationKeepsThem(t *testing.T) {
 	r := f.start()
 	id, _ := apikey.IDOf(key)
 	byItself := f.rotated(r, key)
-	byConsole := f.issuedKey(r.issue(id, console, f.of(2, 0)).want(t, http.StatusOK))
+	byConsole := f.issuedKey(r.issue(id, console, f.rotation(2, 0)).want(t, http.StatusOK))
 	var want published.KeyRecord
 	narrow(&want)
-	record := f.recordOf(id)
+	record := f.keyRecord(id)
 	if diff := cmp.Diff(want, published.KeyRecord{Permissions: record.Permissions, IPAllowlist: record.IPAllowlist}); diff != "" || record.Generation != 3 {
 		t.Errorf("generation %d (-want +got):\n%s", record.Generation, diff)
 	}

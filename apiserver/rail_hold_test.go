@@ -44,7 +44,7 @@ func TestHold(t *testing.T) {
 	f := newFixture(t)
 	key, bank, card := f.key("till", f.merchant("acme")), f.rail("bank"), f.rail("card")
 	r, other := f.start(), f.start()
-	id := r.charge(key, 1)[0]
+	id := r.create(key)
 	path := sessions + "/" + id
 	public := func() string {
 		return string(r.call(http.MethodGet, "/api/v1/public/sessions/"+id, "", "").want(t, http.StatusOK).raw)
@@ -74,7 +74,7 @@ func TestHold(t *testing.T) {
 	r.hold(id, card, holding("2", 60)).wantRefused(t, "session_ended")
 	r.hold(id, bank, holding("1", 60)).wantRefused(t, "reference_used")
 
-	long := r.charge(key, 1)[0]
+	long := r.create(key)
 	r.call(http.MethodPost, sessions+"/"+long+"/cancel", key, "").want(t, http.StatusOK)
 	r.hold(long, bank, holding("1", 60)).wantRefused(t, "session_ended")
 	r.hold(long, bank, holding("1", 0)).want(t, http.StatusOK)
@@ -96,7 +96,7 @@ func TestHold_ExpiresTooSoon(t *testing.T) {
 	acme := f.merchant("acme", func(m *published.MerchantRecord) { m.Sessions.LifetimeSeconds = 60 })
 	key, bank := f.key("till", acme), f.rail("bank")
 	r := f.start()
-	id := r.charge(key, 1)[0]
+	id := r.create(key)
 	r.hold(id, bank, holding("1", 61)).wantRefused(t, "expires_too_soon")
 	r.hold(id, bank, holding("1", 5)).want(t, http.StatusOK)
 }
@@ -125,7 +125,7 @@ func TestHold_MerchantStates(t *testing.T) {
 			merchant := f.merchant(name)
 			key := f.key(name, merchant)
 			r.eventuallyStatus(key, http.StatusOK)
-			id := r.charge(key, 1)[0]
+			id := r.create(key)
 			r.hold(id, bank, holding("1", 1)).want(t, http.StatusOK)
 			r.hold(id, bank, holding("1", 0)).want(t, http.StatusOK)
 			test.change(f, merchant)
@@ -147,7 +147,7 @@ func TestHold_BadBodies(t *testing.T) {
 	key, bank, stranger := f.key("till", f.merchant("acme")), f.rail("bank"), f.account("stranger")
 	testKey := f.testKey("test", f.merchant("globex"))
 	r := f.start()
-	id, test := r.charge(key, 1)[0], r.call(http.MethodPost, sessions, testKey, `{"amountCents": 1}`).text("sessionId")
+	id, test := r.create(key), r.call(http.MethodPost, sessions, testKey, `{"amountCents": 1}`).text("sessionId")
 	const secondsRule = "seconds must be an integer from 0 to 120"
 	for body, message := range map[string]string{
 		`[]`:                                "body must be one JSON object",

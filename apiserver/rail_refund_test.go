@@ -53,17 +53,17 @@ func TestRefund(t *testing.T) {
 	}
 
 	for _, r := range replicas {
-		read := r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
-		var wanted any
+		sess := r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
+		var expected any
 		if err := json.Unmarshal([]byte(`[
 			{"paymentRef": "bank-1", "amountCents": 1250, "currency": "EUR", "refused": false, "refundedCents": 500, "refunds": [{"refundRef": "back-1", "amountCents": 500}]},
 			{"paymentRef": "bank-2", "amountCents": 1250, "currency": "EUR", "refused": true, "refundedCents": 1250, "refunds": [{"refundRef": "back-2", "amountCents": 1250}]}
-		]`), &wanted); err != nil {
+		]`), &expected); err != nil {
 			t.Fatal(err)
 		}
 		when := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { return name == "refundedAt" })
-		if diff := cmp.Diff(wanted, read.body["payments"], when); diff != "" || read.text("status") != "COMPLETED" {
-			t.Errorf("the merchant reads %s (-want +got):\n%s", read.text("status"), diff)
+		if diff := cmp.Diff(expected, sess.body["payments"], when); diff != "" || sess.text("status") != "COMPLETED" {
+			t.Errorf("the merchant reads %s (-want +got):\n%s", sess.text("status"), diff)
 		}
 		payments, _ := r.railRead(t, id, rail)["payments"].([]any)
 		for i, refunded := range []float64{500, 1250} {
@@ -90,19 +90,13 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// create creates a session of 12.50.
-func (r *replica) create(key string) (id string) {
-	r.t.Helper()
-	return r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId")
-}
-
 // payerPage is what a payer sees.
 func (r *replica) payerPage(t *testing.T, id string) string {
 	t.Helper()
 	return string(r.call(http.MethodGet, "/pay/"+id, "", "", "Accept-Language", "en").want(t, http.StatusOK).raw)
 }
 
-// What is not so is refused, with a word for each reason.
+// Each reason has a code of its own.
 func TestRefund_Refused(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
@@ -156,7 +150,7 @@ func TestRefund_BadBodies(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
 	r := f.start()
-	id := r.charge(key, 1)[0]
+	id := r.create(key)
 	r.report(id, rail, report("bank-1", "COMPLETED", 1)).want(t, http.StatusOK)
 	long := strings.Repeat("r", 129)
 	for name, test := range map[string]struct{ body, message string }{

@@ -34,10 +34,10 @@ func TestRailSession(t *testing.T) {
 	want := func(status, payments string) {
 		t.Helper()
 		got := r.railRead(t, id, rail)
-		var wanted map[string]any
+		var expected map[string]any
 		text := `{"status": "` + status + `", "amountCents": 1250, "currency": "EUR", "payments": [` + payments + `],
 			"merchant": {"id": "mer_` + acme.MerchantID + `", "displayName": "Acme acme", "namespace": "shops", "name": "acme", "state": "Active"}}`
-		if err := json.Unmarshal([]byte(text), &wanted); err != nil {
+		if err := json.Unmarshal([]byte(text), &expected); err != nil {
 			t.Fatal(err)
 		}
 		if got["expiresAt"] != created.body["expiresAt"] {
@@ -48,7 +48,7 @@ func TestRailSession(t *testing.T) {
 		}
 		delete(got, "expiresAt")
 		delete(got, "endedAt")
-		if diff := cmp.Diff(wanted, got); diff != "" {
+		if diff := cmp.Diff(expected, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -85,7 +85,7 @@ func TestRailSession_MerchantStates(t *testing.T) {
 			merchant := f.merchant(name)
 			key := f.key(name, merchant)
 			r.eventuallyStatus(key, http.StatusOK)
-			id := r.charge(key, 1)[0]
+			id := r.create(key)
 			test.change(f, merchant)
 			eventually(t, "the rail reads the merchant as it is now", func() bool {
 				got := r.railGet(id, rail)
@@ -107,7 +107,7 @@ func TestRailSession_Rights(t *testing.T) {
 	f.allow("reader", "/internal/v1/sessions/*", "/internal/v1/sessions/x", "get")
 	f.allow("reporter", "/internal/v1/sessions/*", "/internal/v1/sessions/x", "post")
 	r := f.start()
-	id := r.charge(key, 1)[0]
+	id := r.create(key)
 	r.railGet(id, reader).want(t, http.StatusOK)
 	r.railGet(id, reporter).wantError(t, http.StatusForbidden, notAllowed)
 	r.railGet(id, "").wantError(t, http.StatusUnauthorized, notAccepted)

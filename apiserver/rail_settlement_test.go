@@ -173,7 +173,7 @@ func TestSettlement(t *testing.T) {
 	}
 }
 
-func TestSettlementOfWhatIsNotThere(t *testing.T) {
+func TestSettlement_NotFound(t *testing.T) {
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start()
@@ -185,7 +185,7 @@ func TestSettlementOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestSettlementsAreCounted(t *testing.T) {
+func TestSettlement_Metrics(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
 	r := f.start()
@@ -221,15 +221,6 @@ const (
 	refundFailed  = `{"status":"FAILED","applied":false,"action":"REFUND_REQUIRED"}`
 )
 
-// charge creates sessions of 1250 cents.
-func (r *replica) charge(key string, many int) (ids []string) {
-	r.t.Helper()
-	for range many {
-		ids = append(ids, r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId"))
-	}
-	return ids
-}
-
 // withdraw does what the operator does when the Merchant is deleted.
 func (f *fixture) withdraw(merchant published.MerchantRecord) {
 	f.t.Helper()
@@ -255,7 +246,7 @@ func TestSettlement_TwoRailsOneReference(t *testing.T) {
 	f := newFixture(t)
 	key, bank, card := f.key("till", f.merchant("acme")), f.rail("bank"), f.rail("card")
 	r := f.start()
-	id := r.charge(key, 1)[0]
+	id := r.create(key)
 	const refund = `{"status":"COMPLETED","applied":false,"action":"REFUND_REQUIRED"}`
 	for i, test := range []struct {
 		rail string
@@ -309,7 +300,7 @@ func TestSettlement_MerchantDeleted(t *testing.T) {
 	running, late := f.start(), f.start(func(o *apiserver.Options) { o.InternalCacheTTL = time.Hour })
 	ids := running.charge(key, 5)
 	before, after, failing, lagging, probe := ids[0], ids[1], ids[2], ids[3], ids[4]
-	living := running.charge(ofBooks, 1)[0]
+	living := running.create(ofBooks)
 	step{paid(1250), completed}.check(t, 0, late.report(before, rail, paid(1250)))
 
 	late.proxy.Cut()
@@ -488,7 +479,7 @@ var badReports = map[string]struct{ body, message string }{
 	"reason with NUL":                       {reported(`"reason":"a\u0000b"`), reasonRule},
 }
 
-func TestReportsThatAreRefused(t *testing.T) {
+func TestSettlement_BadBodies(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
 	r := f.start()
@@ -503,7 +494,7 @@ func TestReportsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestReportsThatAreTaken(t *testing.T) {
+func TestSettlement_GoodBodies(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
 	r := f.start()
@@ -542,8 +533,8 @@ func TestReportsThatAreTaken(t *testing.T) {
 	r.report(id, rail, paid(1), "Content-Type", "text/plain").want(t, http.StatusOK)
 }
 
-// The end of a session is found by whoever looks first, and be it the payment itself.
-func TestMoneyAfterTheExpiry(t *testing.T) {
+// Whichever request comes first finds that a session has ended, and be it the payment itself.
+func TestSettlement_AfterExpiry(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
 	rail := f.rail("bank")
@@ -578,7 +569,7 @@ func TestMoneyAfterTheExpiry(t *testing.T) {
 }
 
 // Of all concurrent requests one ends the session, and all get the same result.
-func TestRacesOfCancelAndSettlement(t *testing.T) {
+func TestSettlement_RaceWithCancel(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
 	replicas := []*replica{f.start(), f.start()}

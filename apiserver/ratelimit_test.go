@@ -48,7 +48,8 @@ func wantTooMany(t *testing.T, got result, policy string) {
 	}
 }
 
-func TestAMerchantsLimitIsOfAllItsKeysOnAllReplicas(t *testing.T) {
+// All keys of a merchant share its limit, on all replicas.
+func TestMerchantLimit(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.RateLimit = slowly })
 	one, two := f.key("one", acme), f.key("two", acme)
@@ -73,7 +74,7 @@ func TestAMerchantsLimitIsOfAllItsKeysOnAllReplicas(t *testing.T) {
 	}
 }
 
-func TestThePublicLimitIsOfTheClientsAddress(t *testing.T) {
+func TestPublicLimit(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start(trustLoopback, func(o *apiserver.Options) { o.PublicRateLimit = slowly })
@@ -149,7 +150,7 @@ func TestPublicLimit_WorstCase(t *testing.T) {
 }
 
 // Each rotation is an event for every replica, so one ApiKey has 100 at once and then one per second.
-func TestRotationsOfOneApiKeyAreLimited(t *testing.T) {
+func TestRotationLimit(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, other := f.key("till", acme), f.key("other", acme)
@@ -171,7 +172,7 @@ func TestRotationsOfOneApiKeyAreLimited(t *testing.T) {
 		t.Errorf("%d rotations, want 100 to %d", rotations, most)
 	}
 	if limited.header.Get("Retry-After") != "1" || !strings.HasPrefix(limited.header.Get("RateLimit"), `"rotations";r=0;`) {
-		t.Errorf("the refusal has %v", limited.header)
+		t.Errorf("the 429 has %v", limited.header)
 	}
 	for _, r := range replicas {
 		r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
@@ -193,6 +194,6 @@ func TestRotationsOfOneApiKeyAreLimited(t *testing.T) {
 		counted += n
 	}
 	if counted == 0 {
-		t.Error("no refusal is counted")
+		t.Error("no 429 is counted")
 	}
 }

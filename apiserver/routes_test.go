@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-func TestPathsThatAreNotThere(t *testing.T) {
+func TestRoutes_UnknownPaths(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -30,7 +30,7 @@ func TestPathsThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestMethodsThatAreNotTaken(t *testing.T) {
+func TestRoutes_Methods(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -57,7 +57,7 @@ func TestMethodsThatAreNotTaken(t *testing.T) {
 	r.call(http.MethodGet, rotate, key, "").want(t, http.StatusMethodNotAllowed)
 }
 
-func TestHeadIsGetWithoutABody(t *testing.T) {
+func TestRoutes_Head(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -69,7 +69,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	r.call(http.MethodHead, rotate, key, "").want(t, http.StatusMethodNotAllowed)
 }
 
-func TestTheInternalListenerServesRailsOnly(t *testing.T) {
+func TestRoutes_InternalListener(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail := f.rail("bank")
@@ -77,8 +77,8 @@ func TestTheInternalListenerServesRailsOnly(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, path := range []string{
 		"/", sessions, sessions + "/" + id, sessions + "/" + id + "/cancel", public + "/" + id, me, rotate, "/openapi.yaml", "/metrics",
-		"/internal", "/internal/v1/sessions", "/internal/v1/sessions/", "/internal/v1/sessions/" + id + "/", settlementOf(id) + "/", settlementOf(id) + "/x",
-		settlementOf(""), "/internal/v1/sessions/./settlement", "/internal/v1/x/../sessions/" + id + "/settlement", "/" + settlementOf(id),
+		"/internal", "/internal/v1/sessions", "/internal/v1/sessions/", "/internal/v1/sessions/" + id + "/", settlementPath(id) + "/", settlementPath(id) + "/x",
+		settlementPath(""), "/internal/v1/sessions/./settlement", "/internal/v1/x/../sessions/" + id + "/settlement", "/" + settlementPath(id),
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
 			for _, credential := range []string{key, rail} {
@@ -91,7 +91,7 @@ func TestTheInternalListenerServesRailsOnly(t *testing.T) {
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
-		got := r.internally(method, settlementOf(id), rail, paid(1)).want(t, http.StatusMethodNotAllowed)
+		got := r.internally(method, settlementPath(id), rail, paid(1)).want(t, http.StatusMethodNotAllowed)
 		if got.header.Get("Allow") != http.MethodPost {
 			t.Errorf("%s: Allow %q", method, got.header.Get("Allow"))
 		}
@@ -101,15 +101,15 @@ func TestTheInternalListenerServesRailsOnly(t *testing.T) {
 	}
 }
 
-// Whoever reaches the public port only cannot settle, with whatever credential.
-func TestThePublicListenerSettlesNothing(t *testing.T) {
+// No credential settles a session on the public port.
+func TestRoutes_PublicListener(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail := f.rail("bank")
 	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
 	for _, credential := range []string{"", key, rail} {
-		for _, path := range []string{settlementOf(id), sessions + "/" + id + "/settlement", "/api/v1" + settlementOf(id)} {
+		for _, path := range []string{settlementPath(id), sessions + "/" + id + "/settlement", "/api/v1" + settlementPath(id)} {
 			r.call(http.MethodPost, path, credential, paid(1)).wantError(t, http.StatusNotFound, "path not found")
 		}
 	}
@@ -121,7 +121,7 @@ func TestThePublicListenerSettlesNothing(t *testing.T) {
 
 // A request costs one round trip, however it ends; one whose key is unknown or whose caller is
 // foreign costs none, so that neither load nor timing distinguishes the two.
-func TestRoundTripsOfARequest(t *testing.T) {
+func TestRoutes_RoundTrips(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	suspended := f.key("suspended", f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))

@@ -42,7 +42,8 @@ func (r *replica) wantEnd(t *testing.T) error {
 	}
 }
 
-func TestNothingIsServedBeforeTheDirectoryHasSynced(t *testing.T) {
+// Nothing is served before the directory has synced.
+func TestRun_BeforeSync(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	f.cutOff = true
@@ -61,7 +62,7 @@ func TestNothingIsServedBeforeTheDirectoryHasSynced(t *testing.T) {
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }
 
-func TestStopBeforeTheDirectoryHasSynced(t *testing.T) {
+func TestRun_StopBeforeSync(t *testing.T) {
 	f := newFixture(t)
 	f.cutOff = true
 	r := f.launch()
@@ -72,7 +73,7 @@ func TestStopBeforeTheDirectoryHasSynced(t *testing.T) {
 	}
 }
 
-func TestARequestUnderWayIsAnsweredWhenTheReplicaStops(t *testing.T) {
+func TestRun_StopDuringRequest(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -106,7 +107,7 @@ func TestARequestUnderWayIsAnsweredWhenTheReplicaStops(t *testing.T) {
 	}
 }
 
-func TestDrain(t *testing.T) {
+func TestRun_Drain(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start(func(o *apiserver.Options) { o.DrainDelay = 3 * time.Second })
@@ -114,12 +115,12 @@ func TestDrain(t *testing.T) {
 		t.Error("the connection was closed before the drain")
 	}
 	r.cancel()
-	eventually(t, "the replica is unready", func() bool { return statusOf(r.ops+"/readyz") == http.StatusServiceUnavailable })
+	eventually(t, "the replica is unready", func() bool { return getStatus(r.ops+"/readyz") == http.StatusServiceUnavailable })
 	got := r.call(http.MethodGet, me, key, "").want(t, http.StatusOK) // load balancers have not noticed yet
 	if !got.last {
 		t.Error("a response without Connection: close")
 	}
-	if statusOf(r.ops+"/healthz") != http.StatusOK {
+	if getStatus(r.ops+"/healthz") != http.StatusOK {
 		t.Error("a draining replica must not be killed as unhealthy")
 	}
 	if err := r.wantEnd(t); err != nil {
@@ -130,7 +131,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsTaken(t *testing.T) {
+func TestRun_AddressInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 	}
 }
 
-func TestARedisThatMayEvictIsRefused(t *testing.T) {
+func TestRun_RedisThatMayEvict(t *testing.T) {
 	own := redistest.Start(t, "--maxmemory-policy", "volatile-lru")
 	err := newFixture(t).launch(func(o *apiserver.Options) { o.RedisURL = own.URL() }).wantEnd(t)
 	if !errors.Is(err, redis.ErrEviction) {
@@ -158,7 +159,7 @@ func TestARedisThatMayEvictIsRefused(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestOptions_Invalid(t *testing.T) {
 	for name, change := range map[string]func(*apiserver.Options){
 		"no Redis":                    func(o *apiserver.Options) { o.RedisURL = "" },
 		"no namespace":                func(o *apiserver.Options) { o.CredentialsNamespace = "" },
@@ -202,7 +203,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestDefaultOptionsAreValid(t *testing.T) {
+func TestOptions_Defaults(t *testing.T) {
 	options := apiserver.DefaultOptions()
 	options.RedisURL = "redis://redis:6379"
 	if err := options.Validate(); err != nil {
@@ -258,7 +259,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // A replica that Redis never answered may not be able to reach it at all: it waits, and is not ready.
-func TestStartWithoutRedis(t *testing.T) {
+func TestRun_RedisDown(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
@@ -268,10 +269,23 @@ func TestStartWithoutRedis(t *testing.T) {
 	eventually(t, "it listens", func() bool { return r.listening("public") != "" })
 	r.url = r.listening("public")
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusServiceUnavailable)
-	if status := statusOf(r.ops + "/readyz"); status != http.StatusServiceUnavailable {
+	if status := getStatus(r.ops + "/readyz"); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz %d before Redis has answered once", status)
 	}
 	own.Start()
 	r.awaitReady()
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+}
+
+func TestRun_MissingCertificate(t *testing.T) {
+	f := newFixture(t)
+	r := f.launch(func(o *apiserver.Options) { o.InternalCertificateDir = t.TempDir() })
+	select {
+	case err := <-r.ended:
+		if err == nil || !strings.Contains(err.Error(), "--internal-cert-dir") {
+			t.Errorf("Run ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Run goes on")
+	}
 }

@@ -139,9 +139,9 @@ func TestListEnded(t *testing.T) {
 	}
 	got := r.call(http.MethodGet, sessions+"?"+period, key, "").want(t, http.StatusOK)
 	for i, one := range got.body["sessions"].([]any) {
-		read := r.call(http.MethodGet, sessions+"/"+ended[i], key, "").body
-		delete(read, "payments") // what went back later is not in the list, which is of ends
-		if diff := cmp.Diff(read, one); diff != "" {
+		sess := r.call(http.MethodGet, sessions+"/"+ended[i], key, "").body
+		delete(sess, "payments") // what went back later is not in the list, which is of ends
+		if diff := cmp.Diff(sess, one); diff != "" {
 			t.Errorf("%s is listed otherwise than it is read (-want +got):\n%s", ended[i], diff)
 		}
 	}
@@ -150,7 +150,7 @@ func TestListEnded(t *testing.T) {
 	}
 	old := r.call(http.MethodGet, sessions+"?endedFrom=1", key, "").want(t, http.StatusOK)
 	if since, _ := old.body["completeFrom"].(float64); time.Since(time.UnixMilli(int64(since))).Round(time.Hour) != 7*24*time.Hour {
-		t.Errorf("what is not kept any more is not told: %s", old.raw)
+		t.Errorf("the response does not say what is no longer kept: %s", old.raw)
 	}
 }
 

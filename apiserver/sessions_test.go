@@ -72,7 +72,7 @@ func TestCreateSession_Link(t *testing.T) {
 }
 
 // Fields that are not of the interface change nothing, and the answer names them.
-func TestIgnoredFields(t *testing.T) {
+func TestCreateSession_IgnoredFields(t *testing.T) {
 	f := newFixture(t)
 	key, rail, console := f.key("till", f.merchant("acme")), f.rail("bank"), f.issuer("console")
 	r := f.start()
@@ -122,7 +122,7 @@ func moreFields(n int) string {
 	return fields.String()
 }
 
-func TestTwoCreatesAreTwoSessions(t *testing.T) {
+func TestCreateSession_Twice(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -185,11 +185,11 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeyThatIsRefused(t *testing.T) {
+func TestIdempotencyKey_Malformed(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
-	for name, lines := range map[string][]string{
+	for name, values := range map[string][]string{
 		"empty":                {""},
 		"empty in quotes":      {`""`},
 		"a space inside":       {"a b"},
@@ -203,8 +203,8 @@ func TestIdempotencyKeyThatIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var headers []string
-			for _, line := range lines {
-				headers = append(headers, "Idempotency-Key", line)
+			for _, value := range values {
+				headers = append(headers, "Idempotency-Key", value)
 			}
 			got := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, headers...).want(t, http.StatusBadRequest)
 			if !strings.HasPrefix(got.text("error"), "Idempotency-Key ") {
@@ -214,7 +214,7 @@ func TestIdempotencyKeyThatIsRefused(t *testing.T) {
 	}
 }
 
-func TestIdempotencyMismatchCanBeRejected(t *testing.T) {
+func TestIdempotencyKey_RejectMismatch(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
 		r.Sessions.IdempotencyMismatch = v1alpha1.IdempotencyMismatchReject
@@ -228,11 +228,11 @@ func TestIdempotencyMismatchCanBeRejected(t *testing.T) {
 	}
 	again := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "k").want(t, http.StatusCreated)
 	if again.text("sessionId") != original.text("sessionId") {
-		t.Error("the refusal changed what the Idempotency-Key stands for")
+		t.Error("the 400 changed what the Idempotency-Key stands for")
 	}
 }
 
-func TestARefusedRequestDoesNotUseUpItsIdempotencyKey(t *testing.T) {
+func TestIdempotencyKey_AfterBadRequest(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -243,7 +243,7 @@ func TestARefusedRequestDoesNotUseUpItsIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestConcurrentCallsToTwoReplicasMakeOneSession(t *testing.T) {
+func TestIdempotencyKey_Concurrent(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	replicas := []*replica{f.start(), f.start()}
@@ -269,7 +269,7 @@ func TestConcurrentCallsToTwoReplicasMakeOneSession(t *testing.T) {
 	}
 }
 
-func TestAReplayShowsTheLiveStatus(t *testing.T) {
+func TestIdempotencyKey_ReplayShowsStatus(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
 	r := f.start()
@@ -284,7 +284,7 @@ func TestAReplayShowsTheLiveStatus(t *testing.T) {
 }
 
 // session.created is recorded only for merchants that subscribe to it.
-func TestCreateEmitsAnEventToSubscribers(t *testing.T) {
+func TestCreateSession_Event(t *testing.T) {
 	f := newFixture(t)
 	own := redistest.Start(t)
 	server := redis.NewClient(&redis.Options{Addr: own.Addr()})
@@ -414,7 +414,7 @@ var badBodies = map[string]struct{ body, message string }{
 	"e-mail too long":            {with(`"customerEmail":"` + strings.Repeat("a", 250) + `@example.com"`), emailRule},
 }
 
-func TestBodiesThatAreRefused(t *testing.T) {
+func TestCreateSession_BadBodies(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
@@ -438,7 +438,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestBodiesThatAreTaken(t *testing.T) {
+func TestCreateSession_GoodBodies(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -498,7 +498,7 @@ func TestGetSession(t *testing.T) {
 	}
 }
 
-func TestGetSessionExpires(t *testing.T) {
+func TestGetSession_Expires(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
 	r := f.start()
@@ -512,7 +512,7 @@ func TestGetSessionExpires(t *testing.T) {
 	}
 }
 
-func TestGetSessionThatIsNotThere(t *testing.T) {
+func TestGetSession_NotFound(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, colleague := f.key("till", acme), f.key("colleague", acme)
@@ -599,7 +599,7 @@ func TestCancelSession(t *testing.T) {
 	}
 }
 
-func TestCancelReadsNoBody(t *testing.T) {
+func TestCancelSession_IgnoresBody(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -611,7 +611,7 @@ func TestCancelReadsNoBody(t *testing.T) {
 	}
 }
 
-func TestCancelOfAnEndedSession(t *testing.T) {
+func TestCancelSession_Ended(t *testing.T) {
 	f := newFixture(t)
 	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
 	r := f.start()
@@ -629,7 +629,7 @@ func TestCancelOfAnEndedSession(t *testing.T) {
 	}
 }
 
-func TestCancelOfWhatIsNotThere(t *testing.T) {
+func TestCancelSession_NotFound(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	stranger := f.key("stranger", f.merchant("books"))

@@ -48,7 +48,7 @@ func newModes(f *fixture, r *replica, merchant published.MerchantRecord) modes {
 }
 
 // Every route, and what a key gets for a session of the other mode and for its own. A new route must be here.
-func TestEachRouteKeepsTheModesApart(t *testing.T) {
+func TestTestMode_EachRoute(t *testing.T) {
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start()
@@ -108,10 +108,10 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 	covered := []string{
 		"POST /api/v1/sessions", "GET /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
 		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + holdRoute, "POST " + settlementRoute, "POST " + refundsRoute,
-		// Without a key, by the session id alone: TestATestSessionIsMarked.
+		// Without a key, by the session id alone: TestTestMode_Marked.
 		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
 		"POST /pay/{id}/test", // TestPlayRail
-		// About a key: TestATestKeyStaysOne.
+		// About a key: TestTestMode_Rotation.
 		"POST /api/v1/keys/rotate", "POST " + rotationPath,
 		// About a merchant: TestShowSigningSecret.
 		"POST " + signingPath,
@@ -126,7 +126,7 @@ func TestEachRouteKeepsTheModesApart(t *testing.T) {
 }
 
 // Nobody who sees a test session can take it for a payment.
-func TestATestSessionIsMarked(t *testing.T) {
+func TestTestMode_Marked(t *testing.T) {
 	f := newFixture(t)
 	r := f.start()
 	m := newModes(f, r, f.merchant("acme"))
@@ -167,8 +167,8 @@ func TestATestSessionIsMarked(t *testing.T) {
 	}
 }
 
-// No rotation, whoever asks for it, leads out of the mode of a key, and what stops a live key stops a test key.
-func TestATestKeyStaysOne(t *testing.T) {
+// No rotation, over HTTP or by the operator, leads out of the mode of a key, and what stops a live key stops a test key.
+func TestTestMode_Rotation(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key := f.testKey("test", acme)
@@ -194,7 +194,7 @@ func TestATestKeyStaysOne(t *testing.T) {
 }
 
 // A test key is refused what a live key is warned about, so that an integration finds its mistake before it costs money.
-func TestTestKeysAreStrict(t *testing.T) {
+func TestTestMode_UnknownField(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, live := f.testKey("test", acme), f.key("live", acme)
@@ -220,7 +220,7 @@ func TestTestKeysAreStrict(t *testing.T) {
 }
 
 // A merchant plays its rail. Each step is a report and what a rail would be answered.
-func TestSettlingATestSession(t *testing.T) {
+func TestTestMode_Settle(t *testing.T) {
 	f := newFixture(t)
 	key := f.testKey("test", f.merchant("acme"))
 	r := f.start()
@@ -244,7 +244,7 @@ func TestSettlingATestSession(t *testing.T) {
 	}
 }
 
-func TestRefusedReportsOfATestSession(t *testing.T) {
+func TestTestMode_BadReports(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, live := f.testKey("test", acme), f.key("live", acme)
@@ -280,7 +280,7 @@ func TestRefusedReportsOfATestSession(t *testing.T) {
 }
 
 // Tests are in no live figure and use up no live limit.
-func TestTrafficOfTestModeIsNotCountedAsLive(t *testing.T) {
+func TestTestMode_Metrics(t *testing.T) {
 	f := newFixture(t)
 	small := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 4} }
 	acme := f.merchant("acme", small)
@@ -321,7 +321,7 @@ func TestTrafficOfTestModeIsNotCountedAsLive(t *testing.T) {
 }
 
 // Whatever the merchant's limit is, its test keys together get a small fixed one.
-func TestTestMode_HasASmallRateOfItsOwn(t *testing.T) {
+func TestTestMode_RateLimit(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) {
 		r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}
@@ -338,7 +338,7 @@ func TestTestMode_HasASmallRateOfItsOwn(t *testing.T) {
 }
 
 // Past the bound of a session the answer stays the same, and a metric counts.
-func TestTestMode_KeepsAHandfulOfRefusedPayments(t *testing.T) {
+func TestTestMode_RefusedPayments(t *testing.T) {
 	f := newFixture(t)
 	key := f.testKey("test", f.merchant("acme"))
 	r := f.start()

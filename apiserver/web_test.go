@@ -48,7 +48,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-func TestBrowsersMayReadTheAnswers(t *testing.T) {
+func TestCORS(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -125,7 +125,7 @@ func (r *replica) identified(method, path, key, body, id string) result {
 	return a
 }
 
-func TestEachRequestCanBeLoggedWithoutEverythingElse(t *testing.T) {
+func TestRequestLog(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	log := &logtest.Buffer{}
@@ -164,7 +164,7 @@ func TestEachRequestCanBeLoggedWithoutEverythingElse(t *testing.T) {
 	}
 }
 
-func TestRequestsAreNotLoggedUnlessAskedFor(t *testing.T) {
+func TestRequestLog_Off(t *testing.T) {
 	f := newFixture(t)
 	log := &logtest.Buffer{}
 	r := f.start(func(o *apiserver.Options) { o.Log = slog.New(fanOut{o.Log.Handler(), slog.NewJSONHandler(log, nil)}) })
@@ -201,7 +201,7 @@ func (f fanOut) WithGroup(name string) slog.Handler {
 	return fanOut{f.all.WithGroup(name), f.seen.WithGroup(name)}
 }
 
-func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
+func TestSecurityHeaders(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -255,8 +255,8 @@ func (r *replica) raw(t *testing.T, request string) (result, bool) {
 	return got, errors.Is(err, io.EOF)
 }
 
-// What net/http refuses by itself has the shape of all errors, too.
-func TestRequestsThatAreNotHTTP(t *testing.T) {
+// What net/http itself refuses has the shape of all errors, too.
+func TestMalformedHTTP(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -294,7 +294,8 @@ func TestRequestsThatAreNotHTTP(t *testing.T) {
 	}
 }
 
-func TestRequestsNoClientLibrarySends(t *testing.T) {
+// No client library sends these.
+func TestUnusualHTTP(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -325,7 +326,7 @@ func TestRequestsNoClientLibrarySends(t *testing.T) {
 	}
 }
 
-func TestAnOversizedBodyClosesTheConnection(t *testing.T) {
+func TestOversizedBody(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()

@@ -200,7 +200,7 @@ func TestOverrides_ClockAhead(t *testing.T) {
 	}
 }
 
-// Whoever wants a key dead writes a time long ago. A zero in an override means no end, so no end becomes one.
+// To end a key, some write a time long ago. A zero in an override means no end, so no end becomes one.
 func TestOverrides_ExpiredLongAgo(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
 	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Run(m, func() error { return nil }) }
 
-// start runs a Hub that reads nothing by itself unless the test says so.
+// start runs a Hub that reads only after messages unless the test says otherwise.
 func start(t *testing.T, s *storetest.Services, change ...func(*live.Options)) *live.Hub {
 	t.Helper()
 	options := live.Options{
@@ -55,7 +55,7 @@ func wantEnded(t *testing.T, w *live.Watch, want session.Status) {
 			t.Errorf("ended as %s, %v, want %s", got.Status, err, want)
 		}
 	case <-time.After(storetest.Timeout):
-		t.Errorf("not told of %s", want)
+		t.Errorf("not notified of %s", want)
 	}
 }
 
@@ -67,7 +67,7 @@ func cancel(t *testing.T, s *storetest.Services, asks store.Admission, id sessio
 }
 
 // The session ends after the watcher has read it, and before Redis has subscribed the replica: nobody publishes anything to it.
-func TestAnEndBeforeTheSubscriptionIsSeen(t *testing.T) {
+func TestHub_EndBeforeSubscription(t *testing.T) {
 	server := redistest.Start(t)
 	s := storetest.New(t, server.URL())
 	// Subscriptions wait while the end does not: the hub has a client, and so a user, of its own.
@@ -83,18 +83,18 @@ func TestAnEndBeforeTheSubscriptionIsSeen(t *testing.T) {
 	asks := storetest.MerchantOf(7)
 	id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
 	w := watch(t, hub, id)
-	read, err := s.WatchedSession(t.Context(), id)
+	sess, err := s.WatchedSession(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Seen(read)
+	w.Seen(sess)
 	cancel(t, s, asks, id)
 	set("allchannels")
 	wantEnded(t, w, session.Cancelled)
 }
 
 // A message comes while the session is being read, and the reader has the state of before: it reads once more.
-func TestAMessageDuringAReadIsNotLost(t *testing.T) {
+func TestHub_MessageDuringRead(t *testing.T) {
 	server := redistest.Start(t)
 	s := storetest.New(t, server.URL())
 	asks := storetest.MerchantOf(7)
@@ -103,12 +103,12 @@ func TestAMessageDuringAReadIsNotLost(t *testing.T) {
 	var first atomic.Bool
 	hub := start(t, s, func(o *live.Options) {
 		o.Read = func(ctx context.Context, id session.ID) (store.PublicSession, error) {
-			read, err := s.WatchedSession(ctx, id)
+			sess, err := s.WatchedSession(ctx, id)
 			if first.CompareAndSwap(false, true) {
 				close(reading)
 				<-goOn
 			}
-			return read, err
+			return sess, err
 		}
 	})
 	w := watch(t, hub, id)
@@ -123,7 +123,7 @@ func TestAMessageDuringAReadIsNotLost(t *testing.T) {
 	wantEnded(t, w, session.Cancelled)
 }
 
-func TestSessionsThatExpireOrVanish(t *testing.T) {
+func TestHub_ExpiredAndVanished(t *testing.T) {
 	server := redistest.Start(t)
 	s := storetest.New(t, server.URL())
 	hub := start(t, s, func(o *live.Options) { o.Interval = time.Second })
@@ -141,12 +141,12 @@ func TestSessionsThatExpireOrVanish(t *testing.T) {
 			t.Error("a session that is not there has a state")
 		}
 	case <-time.After(storetest.Timeout):
-		t.Error("not told that there is no session")
+		t.Error("not notified that the session is gone")
 	}
 }
 
-// Many watch, in all buckets of a cluster, and each is told of its own session.
-func TestWatchesOfARedisCluster(t *testing.T) {
+// Many watch, in all buckets of a cluster, and each is notified of its own session.
+func TestHub_Cluster(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	s := storetest.New(t, "redis+cluster://"+servers[0].Addr())
 	hub := start(t, s)

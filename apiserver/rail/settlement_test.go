@@ -30,8 +30,8 @@ func (noKeyHandler) KeyUnverified(published.KeyRecord) {}
 func TestSettle_DisconnectedRail(t *testing.T) {
 	sessions := storetest.Open(t, redistest.Start(t).URL())
 	merchant := store.Admission{MerchantID: "abcdefgh2345", KeyID: "abcdefgh2345", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10}}
-	wanted := store.NewSession{Charge: session.Charge{AmountCents: 1}, MerchantName: "Acme", Lifetime: time.Minute}
-	_, created, err := sessions.CreateSession(t.Context(), merchant, wanted)
+	sess := store.NewSession{Charge: session.Charge{AmountCents: 1}, MerchantName: "Acme", Lifetime: time.Minute}
+	_, created, err := sessions.CreateSession(t.Context(), merchant, sess)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func newServer(t *testing.T, methods Methods) (*Server, *[]Event) {
 	}, NewMetrics(prometheus.NewRegistry()), Routes{"/api/thing": methods}), events
 }
 
-// Each request has one event at its end, whoever responded.
+// Each request has one event at its end, also after a panic.
 func TestServer_OneEvent(t *testing.T) {
 	failure := errors.New("failure")
 	s, events := newServer(t, Methods{

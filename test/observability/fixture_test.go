@@ -163,10 +163,10 @@ const (
 	hookPath       = "/hooks/0a1b2c3d"
 	publicSessions = "/api/v1/public/sessions/"
 	// What callers say of a trace, and where they call from.
-	foreignTrace    = "4bf92f3577b34da6a3ce929d0e0e4736"
-	stateOfStranger = "anything-at-all"
-	payerAddress    = "203.0.113.77"
-	badKey          = "mk_live_aaaaaaaaaaaa_ThisIsNobodysKeyButItLooksLikeOne000000"
+	foreignTrace  = "4bf92f3577b34da6a3ce929d0e0e4736"
+	strangerState = "anything-at-all"
+	payerAddress  = "203.0.113.77"
+	badKey        = "mk_live_aaaaaaaaaaaa_ThisIsNobodysKeyButItLooksLikeOne000000"
 )
 
 // traffic has something happen to every metric: a charge that is cancelled, a key that is rotated, their webhooks, and what
@@ -187,7 +187,7 @@ func (i *installation) traffic() error {
 	if id == "" {
 		return fmt.Errorf("no session: %s", created.Raw)
 	}
-	i.secrets = append(i.secrets, key, id, orderRef, "jane.doe", hookPath, "hush", badKey, stateOfStranger, payerAddress)
+	i.secrets = append(i.secrets, key, id, orderRef, "jane.doe", hookPath, "hush", badKey, strangerState, payerAddress)
 	requests := []struct{ method, path, key string }{
 		{http.MethodGet, fixture.Sessions + "/" + id, key},
 		{http.MethodGet, fixture.Sessions + "/" + id, badKey},
@@ -347,5 +347,5 @@ func (i *installation) call(method, path, key, body string) (fixture.Answer, err
 
 func (i *installation) callAt(base, method, path, key, body string) (fixture.Answer, error) {
 	return fixture.Call(http.DefaultClient, base, method, path, key, body,
-		"Traceparent", "00-"+foreignTrace+"-00f067aa0ba902b7-01", "Tracestate", "vendor="+stateOfStranger, "X-Forwarded-For", payerAddress)
+		"Traceparent", "00-"+foreignTrace+"-00f067aa0ba902b7-01", "Tracestate", "vendor="+strangerState, "X-Forwarded-For", payerAddress)
 }

@@ -31,7 +31,7 @@ func roles() []string { return []string{operatorRole, apiserverRole, dispatcherR
 // own reports whether a metric is one of the product's own.
 func own(name string) bool { return strings.HasPrefix(name, "merchant_operator_") }
 
-func TestMetricsKeepTheConventions(t *testing.T) {
+func TestMetrics_Conventions(t *testing.T) {
 	for _, role := range roles() {
 		_, families := scrape(t, role)
 		var mine []*dto.MetricFamily
@@ -51,7 +51,7 @@ func TestMetricsKeepTheConventions(t *testing.T) {
 }
 
 // bounded are the labels of our metrics, and what their values look like. A label with a value that a caller or a
-// merchant chose, or with an id in it, would grow without bounds and tell who trades.
+// merchant chose, or with an id in it, would grow without bounds and reveal who trades.
 var bounded = map[string]*regexp.Regexp{
 	"method":    regexp.MustCompile(`^(GET|HEAD|POST|OPTIONS|other)$`),
 	"route":     regexp.MustCompile(`^(/[a-z0-9.]+|/\{(id|keyID)\})*$`),
@@ -73,7 +73,7 @@ var bounded = map[string]*regexp.Regexp{
 	"operation": regexp.MustCompile(`^[a-z_]{4,20}$`),
 }
 
-func TestLabelsAreBounded(t *testing.T) {
+func TestMetrics_Labels(t *testing.T) {
 	for _, role := range roles() {
 		_, families := scrape(t, role)
 		for name, family := range families {
@@ -92,7 +92,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-func TestMetricsHoldNobodysSecrets(t *testing.T) {
+func TestMetrics_NoSecrets(t *testing.T) {
 	for _, role := range roles() {
 		text, _ := scrape(t, role)
 		for _, secret := range append(shared.secrets, "acme", "Acme", "penelope", "Penelope", "mk_live_", "mk_test_", "whsec_", "mer_") {
@@ -104,7 +104,7 @@ func TestMetricsHoldNobodysSecrets(t *testing.T) {
 }
 
 // The trade has left its marks.
-func TestMetricsCountWhatHappened(t *testing.T) {
+func TestMetrics_Counts(t *testing.T) {
 	for _, expected := range []struct{ role, line string }{
 		{apiserverRole, `merchant_operator_http_request_duration_seconds_count{method="POST",route="/api/v1/sessions",status="201"} 1`},
 		{apiserverRole, `merchant_operator_http_request_duration_seconds_count{method="other",route="/api/v1/sessions/{id}",status="405"} 1`},
@@ -149,7 +149,7 @@ func scrape(t *testing.T, role string) (string, map[string]*dto.MetricFamily) {
 }
 
 // The page lists all metrics of ours, and those of libraries that alerts and dashboard use.
-func TestThePageListsTheMetricsThatThereAre(t *testing.T) {
+func TestMetrics_Documented(t *testing.T) {
 	want, got := map[string]documented.Metric{}, map[string]documented.Metric{}
 	for _, metric := range documented.Metrics(t) {
 		want[metric.Name] = metric
@@ -157,7 +157,7 @@ func TestThePageListsTheMetricsThatThereAre(t *testing.T) {
 	for _, role := range roles() {
 		_, families := scrape(t, role)
 		for name, family := range families {
-			metric := documented.Metric{Name: name, Kind: strings.ToLower(family.GetType().String()), Roles: role, Labels: labelsOf(family)}
+			metric := documented.Metric{Name: name, Kind: strings.ToLower(family.GetType().String()), Roles: role, Labels: labelNames(family)}
 			if _, listed := want[name]; !listed && !metric.Own() {
 				continue
 			}
@@ -172,7 +172,7 @@ func TestThePageListsTheMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-func labelsOf(family *dto.MetricFamily) []string {
+func labelNames(family *dto.MetricFamily) []string {
 	with := map[string]bool{}
 	for _, metric := range family.GetMetric() {
 		for _, label := range metric.GetLabel() {
@@ -214,7 +214,7 @@ func stranger(t *testing.T) (account *corev1.ServiceAccount, token string) {
 	return account, request.Status.Token
 }
 
-func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
+func TestMetrics_Authorization(t *testing.T) {
 	_, token := stranger(t)
 	for _, role := range roles() {
 		for _, test := range []struct {
@@ -248,7 +248,7 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 }
 
 // Who may read the metrics may not take profiles, which slow a process down: that is a right of its own.
-func TestProfilesAreForThoseWhoMayTakeThem(t *testing.T) {
+func TestProfiles_Authorization(t *testing.T) {
 	account, token := stranger(t)
 	profiler, profilersToken := stranger(t)
 	name := "profilers-" + profiler.Name
@@ -282,7 +282,7 @@ func TestProfilesAreForThoseWhoMayTakeThem(t *testing.T) {
 				}
 			}
 		}
-		// A right takes a moment to be in force everywhere, and a refusal is remembered for a minute: nobody asked before.
+		// A right is not in force everywhere at once, and a denial is cached for a minute: nobody asked before.
 		status, text, err := shared.get(role, "/debug/pprof/goroutine?debug=1", profilersToken)
 		if err != nil || status != http.StatusOK || !strings.Contains(text, "goroutine profile:") {
 			t.Errorf("%s: goroutines by who may: %d, %.80q, %v", role, status, text, err)

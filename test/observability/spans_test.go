@@ -30,7 +30,8 @@ func value(span tracetest.SpanStub, key string) attribute.Value {
 	return attribute.Value{}
 }
 
-func TestARequestAndItsScriptAreOneTrace(t *testing.T) {
+// A request and its script are one trace.
+func TestSpans_Request(t *testing.T) {
 	requests := spansNamed("POST /api/v1/sessions")
 	if len(requests) != 1 {
 		t.Fatalf("%d spans of the one charge", len(requests))
@@ -45,7 +46,7 @@ func TestARequestAndItsScriptAreOneTrace(t *testing.T) {
 	}
 }
 
-func TestAPageAndItsScriptAreOneTrace(t *testing.T) {
+func TestSpans_Page(t *testing.T) {
 	pages := spansNamed("GET /merchants/{namespace}/{name}")
 	if len(pages) == 0 {
 		t.Fatal("no span of a page of the console")
@@ -59,7 +60,7 @@ func TestAPageAndItsScriptAreOneTrace(t *testing.T) {
 	}
 }
 
-func TestAnAttemptAndItsRecordAreOneTrace(t *testing.T) {
+func TestSpans_Delivery(t *testing.T) {
 	var attempts tracetest.SpanStubs
 	await.Until(t, fixture.Patience, "both attempts have ended", func() bool {
 		attempts = append(spansNamed("webhook session.cancelled"), spansNamed("webhook key.rotated")...)
@@ -78,7 +79,7 @@ func TestAnAttemptAndItsRecordAreOneTrace(t *testing.T) {
 }
 
 // Only rails are believed about traces: anybody can send a header to the public port.
-func TestWhoseTraceItIs(t *testing.T) {
+func TestSpans_Parent(t *testing.T) {
 	settlements := spansNamed("POST /internal/v1/sessions/{id}/settlement")
 	if len(settlements) == 0 {
 		t.Error("no span of a settlement")
@@ -99,7 +100,7 @@ func TestWhoseTraceItIs(t *testing.T) {
 }
 
 // The dispatcher looks for work all the time; a trace of each look would hide what is of interest.
-func TestLookingForWorkIsNotTraced(t *testing.T) {
+func TestSpans_IdlePolling(t *testing.T) {
 	for _, span := range shared.spans.GetSpans() {
 		if strings.HasPrefix(span.Name, "redis ") && !span.Parent.IsValid() {
 			t.Errorf("%s belongs to nothing", span.Name)
@@ -107,7 +108,7 @@ func TestLookingForWorkIsNotTraced(t *testing.T) {
 	}
 }
 
-func TestWebhooksCarryNoTraceHeaders(t *testing.T) {
+func TestSpans_WebhookHeaders(t *testing.T) {
 	for _, attempt := range shared.receiver.Attempts() {
 		for name := range attempt.Header {
 			if regexp.MustCompile(`(?i)^(traceparent|tracestate|baggage|b3|x-b3-.*)$`).MatchString(name) {
@@ -117,13 +118,13 @@ func TestWebhooksCarryNoTraceHeaders(t *testing.T) {
 	}
 }
 
-// The names and attributes there are. Whoever adds one sees this list, and thinks of what may be in it.
+// The names and attributes that may be there. A new one is added here, after a thought about what may be in it.
 var spanAttributes = []string{
 	"db.stored_procedure.name", "db.system.name", "error.type", "http.request.method", "http.request.resend_count",
 	"http.response.header.x-request-id", "http.response.status_code", "http.route", "merchant_operator.attempt.result", "merchant_operator.event.kind",
 }
 
-func TestSpansHoldNobodysSecrets(t *testing.T) {
+func TestSpans_NoSecrets(t *testing.T) {
 	spans := shared.spans.GetSpans()
 	if len(spans) < 20 {
 		t.Fatalf("only %d spans", len(spans))

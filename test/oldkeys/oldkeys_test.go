@@ -272,13 +272,13 @@ func TestOldKeyInUse_Till(t *testing.T) {
 	p.Eventually("the till gets 403", func() bool { return answer(old) == http.StatusForbidden })
 	p.watches.FreezeWatches()
 	frozen := p.published().ReadTime
-	p.Eventually("the frozen operator misses all news of a window", func() bool { return p.published().ReadTime.Sub(frozen) > window+evidence })
+	p.Eventually("the frozen operator misses all events of a window", func() bool { return p.published().ReadTime.Sub(frozen) > window+evidence })
 	p.watches.ThawWatches()
 	p.await("the operator hears again", metav1.ConditionTrue, v1alpha1.ReasonOverlapEndsSoon)
 	p.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantActive })
 	p.Eventually("the merchant is active again", func() bool { return answer(old) == http.StatusOK })
 
-	// The till stops, so that only what Redis holds tells of its uses, and that is lost.
+	// The till stops, so that only Redis knows its uses, and that is lost.
 	l.give(t, "none")
 	p.await("the old key was used for the last time", metav1.ConditionFalse, v1alpha1.ReasonOldKeyUnused)
 	p.Eventually("the watch of this test has that, too", func() bool { return len(claimed.all()) > 0 })
