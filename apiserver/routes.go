@@ -37,7 +37,7 @@ const (
 )
 
 // publicRoutes are those of the public listener: path, who may call, handler. A key needs the permission of the route. A route without a right
-// is for whoever has the session id.
+// is for anyone with the session id.
 func (r *rooms) publicRoutes() web.Routes {
 	withKey, withCurrentKey, byOrder, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, sessions.ByOrder, r.payer.Page
 	return web.Routes{

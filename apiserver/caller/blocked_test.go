@@ -78,7 +78,7 @@ func TestBlockedAddresses_OnlyGoodKeys(t *testing.T) {
 	for _, from := range []Caller{{}, suspended, listed, unknown} {
 		b.request(from, testAddress(1), refused)
 	}
-	b.request(reported, testAddress(1), fmt.Errorf("admit: %w", store.ErrKeyRejected)) // rotated a moment ago
+	b.request(reported, testAddress(1), fmt.Errorf("admit: %w", store.ErrKeyRejected)) // just rotated
 	if len(b.requests) != 0 {
 		t.Errorf("counted %+v", b.requests)
 	}

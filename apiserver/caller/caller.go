@@ -58,8 +58,8 @@ func (c Caller) RateLimit() v1alpha1.RateLimit {
 	return limit
 }
 
-// refusal is why the store refuses the request although it accepts the key; nil: it does not.
-func (c Caller) refusal() error {
+// admissionError is why the store refuses a request whose key it accepts; nil: it does not.
+func (c Caller) admissionError() error {
 	switch {
 	case !c.Merchant.Active():
 		return store.ErrMerchantNotActive

@@ -51,7 +51,7 @@ func TestCaller_DecidesAsTheScript(t *testing.T) {
 		"refused, ended": func(c *Caller) { c.Until = over },
 	}
 	// What a good key then gets 403 for decides nothing about the key.
-	refusals := map[string]func(*Caller){
+	cases := map[string]func(*Caller){
 		"permitted":            func(*Caller) {},
 		"without permission":   func(c *Caller) { c.Permissions = 0 },
 		"a suspended merchant": func(c *Caller) { c.Merchant.State = v1alpha1.MerchantSuspended },
@@ -59,7 +59,7 @@ func TestCaller_DecidesAsTheScript(t *testing.T) {
 	states := 0
 	for overriding, override := range overrides {
 		for knows, change := range directories {
-			for refusal, refuse := range refusals {
+			for name, refuse := range cases {
 				for _, currentOnly := range []bool{false, true} {
 					states++
 					id := published.ID(types.UID(fmt.Sprint("till", states)))
@@ -86,12 +86,12 @@ func TestCaller_DecidesAsTheScript(t *testing.T) {
 					} else {
 						_, err = kept.Admit(t.Context(), from.Admission())
 					}
-					want := from.refusal()
+					want := from.admissionError()
 					if !from.acceptedBy(read[0], at) {
 						want = store.ErrKeyRejected
 					}
 					if !errors.Is(err, want) {
-						t.Errorf("%s, the directory %s, %s, current key only %t: the script says %v, the caller %v", overriding, knows, refusal, currentOnly, err, want)
+						t.Errorf("%s, the directory %s, %s, current key only %t: the script says %v, the caller %v", overriding, knows, name, currentOnly, err, want)
 					}
 				}
 			}

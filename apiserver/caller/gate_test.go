@@ -95,7 +95,7 @@ func (h allowlistHandler) admits(peer string, forwardedFor ...string) bool {
 	return recorder.Code == http.StatusNoContent
 }
 
-// FuzzAllowlist compares what people are told about an address with what the API does to a request from there, whether the address is
+// FuzzAllowlist compares what allowlist.Test says of an address with what the API does to a request from there, whether the address is
 // the peer's or a proxy's word. With the mode Report the API refuses only what is no address at all.
 func FuzzAllowlist(f *testing.F) {
 	for _, list := range []string{

@@ -18,7 +18,7 @@ var useLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 
 // wrongKeys limits the load on Redis of wrong keys with a known key id, of those that have ended by the clock of this replica, and of requests
 // that get 403, which no rate limit is charged for. Other requests of keys that the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
-// coalesce.Interval. So a key that another replica issued a moment ago waits and is accepted, and a wrong one gets 401 also where a good one gets 403.
+// coalesce.Interval. So a key that another replica has just issued waits and is accepted, and a wrong one gets 401 also where a good one gets 403.
 type wrongKeys struct {
 	read func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
 	// useDue reports whether the next request with a digest writes its last use.
@@ -44,12 +44,12 @@ func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
 
 // check returns nil if the caller's key may be checked in Redis. If charged, call refund unless Redis refuses the key.
 func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err error) {
-	refusal := from.refusal()
-	if from.Live && (refusal == nil || k.showsUse(from.Digest)) { // a till with an old key shows, however many requests get 403
+	denied := from.admissionError()
+	if from.Live && (denied == nil || k.showsUse(from.Digest)) { // a till with an old key shows, however many requests get 403
 		return false, nil
 	}
 	if k.charge(from.KeyID) {
-		return refusal == nil, nil
+		return denied == nil, nil
 	}
 	override, err := k.reads.Join(ctx, from.KeyID, func(ctx context.Context) (readOverride, error) {
 		overrides, now, err := k.read(ctx, store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
@@ -64,7 +64,7 @@ func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err e
 	case !from.acceptedBy(override.Override, override.now):
 		return false, store.ErrKeyRejected
 	}
-	return false, refusal
+	return false, denied
 }
 
 // showsUse reports whether a request with a digest is to show that the key is used.

@@ -95,7 +95,7 @@ func TestWrongKeys_Bound(t *testing.T) {
 }
 
 // Nothing is charged for a 403, so who has a good key could send any number of such requests to Redis. Past a bound they share reads, and a key
-// that another replica replaced a moment ago still gets 401.
+// that another replica has just replaced still gets 401.
 func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 	forbidden, inactive := asker("till", "good"), asker("till", "good")
 	forbidden.Permissions = directory.NewPermissions([]v1alpha1.Permission{v1alpha1.PermissionRead})

@@ -155,7 +155,7 @@ func (h *Handler) read(e *web.Event, w http.ResponseWriter, r *http.Request, fro
 	return page, err
 }
 
-// await reads the feed when it has changed, and when the wait or this replica ends; for whoever the caller is by then.
+// await reads the feed when it has changed, and when the wait or this replica ends; as the caller that it is by then.
 func (h *Handler) await(
 	e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller, q query, watch *live.FeedWatch) (store.FeedPage, error) {
 	count := httpserver.Uncount(r.Context())

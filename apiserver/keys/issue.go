@@ -75,16 +75,16 @@ func (h *Handler) limitIssue(e *web.Event, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return err
 	}
-	refusal := change.permit(record)
-	switch conflict := errors.As(refusal, new(GenerationError)); {
+	denied := change.permit(record)
+	switch conflict := errors.As(denied, new(GenerationError)); {
 	case conflict && record.Superseded: // rotate refuses it
 	case conflict:
 		if err := h.rotator.writeOverride(context.WithoutCancel(ctx), record); err != nil {
 			return err
 		}
-		return refusal
-	case refusal != nil:
-		return refusal
+		return denied
+	case denied != nil:
+		return denied
 	}
 	admitted, err := h.store.LimitIssue(r.Context(), newKeyRef(record), rotationLimit)
 	e.SetQuota(w.Header(), web.RotationLimit, admitted.Quota, err)

@@ -114,7 +114,7 @@ const (
 )
 
 // supersede marks the published record of the key id as superseded if it is older than newer, so that the operator issues a
-// new key. The audit log has that before: whoever comes after an interruption finds it marked. An error wraps ErrKubernetes unless the
+// new key. The audit log has that before: after an interruption the record is found marked. An error wraps ErrKubernetes unless the
 // record has changed in between.
 func (p Published) supersede(ctx context.Context, keyID string, newer published.Order, audit auditlog.Log) (supersedeResult, error) {
 	secret, record, err := p.read(ctx, keyID)

@@ -16,7 +16,7 @@ import (
 // for all ids that this replica does not know.
 var recordReadLimit = ratelimit.Policy{RequestsPerSecond: 10, Burst: 100}
 
-// recordReads limits the reads of published records for the internal port, because whoever may rotate may ask without end. Over the limit of
+// recordReads limits the reads of published records for the internal port, because a caller with the right may ask without end. Over the limit of
 // a key id, all its requests share reads: none is refused for what another one asks. For an unknown id the directory answers then.
 type recordReads struct {
 	keys      Published

@@ -48,7 +48,7 @@ func newRotator(keys Published, sessions *store.Store, log *slog.Logger, registe
 
 // rotate replaces a key, and returns the new one with its record. After it every replica refuses what the rotation ends and accepts
 // the new key, however late its watch is. The order is: compare-and-swap of the published Secret, so that one of several
-// rotations wins; the line of the audit log; the override, which every request reads; the response. Errors: those of Published.rotate, and
+// rotations wins; the entry of the audit log; the override, which every request reads; the response. Errors: those of Published.rotate, and
 // ErrRotationIncomplete.
 func (r rotator) rotate(ctx context.Context, keyID string, change rotation) (apikey.Key, published.KeyRecord, error) {
 	// A client that disconnects must not prevent the override after the swap.
@@ -78,7 +78,7 @@ func (r rotator) rotate(ctx context.Context, keyID string, change rotation) (api
 	return key, record, nil
 }
 
-// writeOverride has every replica know a record. Whoever loses a race writes it too: every replica must refuse the old key before the refusal
+// writeOverride has every replica know a record. The loser of a race writes it too: every replica must refuse the old key before that 401
 // is sent. The error is ErrRotationIncomplete.
 func (r rotator) writeOverride(ctx context.Context, record published.KeyRecord) error {
 	err := r.store.WriteOverride(ctx, newOverride(record))

@@ -1,4 +1,4 @@
-// Package live tells watchers of sessions when a session ends, and watchers of a feed when something is in it. Redis publishes each entry of a
+// Package live notifies watchers of a session of its end, and watchers of a feed of new entries. Redis publishes each entry of a
 // feed, but a message may be lost: so a session is also read again after a lost subscription, when it expires, and every minute; who waits for
 // a feed reads it again after a lost subscription, and at the end of the wait. A lost message delays, and never makes a wrong state.
 package live
@@ -38,7 +38,7 @@ const (
 	readers = 8
 	// retryTime is between the reads of a session while Redis is unavailable.
 	retryTime = 2 * time.Second
-	// expiryMargin makes sure that a read at expiresAt is not a moment early.
+	// expiryMargin makes sure that a read at expiresAt is not early.
 	expiryMargin = 100 * time.Millisecond
 	// lingerTime is how long a bucket without watchers stays subscribed: long polls come again and again.
 	lingerTime = 15 * time.Second
@@ -164,9 +164,9 @@ func (h *Hub) next(now time.Time) (*watched, time.Duration) {
 	return nil, wait
 }
 
-// read reads a session and tells its watchers if it has ended.
+// read reads a session and notifies its watchers if it has ended.
 func (h *Hub) read(ctx context.Context, w *watched) {
-	read, err := h.options.Read(ctx, w.id)
+	sess, err := h.options.Read(ctx, w.id)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.reading = false
@@ -181,7 +181,7 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 	case err != nil:
 		h.schedule(w, h.nextLook(now), Reread)
 	default:
-		h.learn(w, read, now)
+		h.learn(w, sess, now)
 		if w.over() {
 			h.metrics.changes.WithLabelValues(string(reason)).Inc()
 			w.notify()
@@ -190,11 +190,11 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 }
 
 // learn takes what was read and decides when to read again.
-func (h *Hub) learn(w *watched, read store.PublicSession, now time.Time) {
-	w.known = read
+func (h *Hub) learn(w *watched, sess store.PublicSession, now time.Time) {
+	w.known = sess
 	again := w.again
 	w.again = false
-	switch expires, look := now.Add(read.ExpiresIn+expiryMargin), h.nextLook(now); {
+	switch expires, look := now.Add(sess.ExpiresIn+expiryMargin), h.nextLook(now); {
 	case w.over():
 		h.queue.remove(w)
 	case again:
@@ -262,7 +262,7 @@ func (h subscriber) Subscribed(of session.Bucket) {
 	}
 }
 
-// Received reads the session that has ended, and tells who waits for the feed of the account.
+// Received reads the session that has ended, and notifies who waits for the feed of the account.
 func (h subscriber) Received(of session.Bucket, message string) {
 	sessionID, account, _ := strings.Cut(message, " ")
 	id, err := session.ParseID(sessionID)

@@ -8,7 +8,7 @@ import (
 // Reason is why a session was read.
 type Reason string
 
-// The reasons. Only Reread finds what a message should have told.
+// The reasons. A Reread finds a change whose message was lost.
 const (
 	Message Reason = "message"
 	Expiry  Reason = "expiry"

@@ -67,17 +67,17 @@ func (h *Hub) want(bucket session.Bucket) *bucketState {
 	return b
 }
 
-// Seen takes what the watcher has read by itself.
-func (w *Watch) Seen(read store.PublicSession) {
+// Seen takes what the watcher has read.
+func (w *Watch) Seen(sess store.PublicSession) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	switch {
 	case w.session.over() || w.session.reading: // what a reader learns is newer
-	case read.Status.Final():
-		w.hub.learn(w.session, read, time.Now())
+	case sess.Status.Final():
+		w.hub.learn(w.session, sess, time.Now())
 		w.session.notify()
 	case w.session.reason != Message: // which may be of a change since
-		w.hub.learn(w.session, read, time.Now())
+		w.hub.learn(w.session, sess, time.Now())
 	}
 }
 

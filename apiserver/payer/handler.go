@@ -1,4 +1,4 @@
-// Package payer shows a session to whoever has its id: as a page, a QR code, a status, or a stream of it. Payers wait in a queue of their own
+// Package payer shows a session to anyone with its id: as a page, a QR code, a status, or a stream of it. Payers wait in a queue of their own
 // before Redis.
 package payer
 
@@ -67,7 +67,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Handler shows sessions to whoever has their id: as a page, a QR code, a status, or a stream of it.
+// Handler shows sessions to anyone with their id: as a page, a QR code, a status, or a stream of it.
 type Handler struct {
 	store     *store.Store
 	directory *directory.Directory

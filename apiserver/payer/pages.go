@@ -53,7 +53,7 @@ const (
 	svgContent  = "image/svg+xml"
 )
 
-// Payment serves the page on which a payer pays. Whoever has the session id may see it.
+// Payment serves the page on which a payer pays. Anyone with the session id may see it.
 func (h *Handler) Payment(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	payment, err := h.payment(e, w, r)
 	if err != nil {
@@ -74,7 +74,7 @@ func (h *Handler) respondPayment(w http.ResponseWriter, r *http.Request, status 
 	return nil
 }
 
-// QRCode serves the QR code of a session by itself. One that has ended has none, so that nobody pays it: the answer is its page.
+// QRCode serves only the QR code of a session. One that has ended has none, so that nobody pays it: the answer is its page.
 func (h *Handler) QRCode(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	width := page.DefaultCodeWidth
 	if size := r.URL.Query().Get("size"); size != "" {
@@ -109,29 +109,29 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	if err != nil {
 		return nil, err
 	}
-	read, err := h.readPublic(e, w, r, clientaddr.LimitKey(address), id)
+	sess, err := h.readPublic(e, w, r, clientaddr.LimitKey(address), id)
 	if err != nil {
 		return nil, err
 	}
 	payment := &page.Payment{
-		ID: id, MerchantName: read.MerchantName, AmountCents: read.AmountCents, Currency: read.Currency,
-		Status: read.Status, ExpiresIn: read.ExpiresIn, Payload: h.links.Payload(id), AppURL: h.links.appURL(id),
-		Receipt: page.Receipt{TaxCents: read.TaxCents, TipCents: read.TipCents, RefundedCents: read.RefundedCents},
+		ID: id, MerchantName: sess.MerchantName, AmountCents: sess.AmountCents, Currency: sess.Currency,
+		Status: sess.Status, ExpiresIn: sess.ExpiresIn, Payload: h.links.Payload(id), AppURL: h.links.appURL(id),
+		Receipt: page.Receipt{TaxCents: sess.TaxCents, TipCents: sess.TipCents, RefundedCents: sess.RefundedCents},
 	}
 	payment.QRText = payment.Payload
 	if h.linkInQR {
 		payment.QRText = h.links.page(id)
 	}
 	zone := v1alpha1.DefaultTimeZone
-	if merchant := h.directory.Merchant(read.MerchantID); merchant != nil {
+	if merchant := h.directory.Merchant(sess.MerchantID); merchant != nil {
 		payment.AccentColor, payment.ReturnURL = merchant.Page.AccentColor, merchant.Page.ReturnURL
 		zone = v1alpha1.TimeZone(merchant.TimeZone)
 		if merchant.Page.ShowOrder {
-			payment.Receipt.Order = read.OrderRef
+			payment.Receipt.Order = sess.OrderRef
 		}
 	}
-	if read.Status == session.Completed {
-		payment.Receipt.PaidAt = read.EndedAt.In(zone.Location())
+	if sess.Status == session.Completed {
+		payment.Receipt.PaidAt = sess.EndedAt.In(zone.Location())
 	}
 	return payment, nil
 }

@@ -69,7 +69,7 @@ func TestQueue_Outage(t *testing.T) {
 		}
 	}
 	if unavailable < 199 { // one may have taken the place
-		t.Errorf("%d of 200 payers were told at once, want all", unavailable)
+		t.Errorf("%d of 200 payers got the error at once, want all", unavailable)
 	}
 }
 

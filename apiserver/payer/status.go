@@ -28,8 +28,8 @@ type publicSession struct {
 	Livemode     *bool          `json:"livemode,omitempty"`
 }
 
-func publicView(read *store.PublicSession) publicSession {
-	return publicSession{MerchantName: read.MerchantName, AmountCents: read.AmountCents, Status: read.Status, Livemode: web.Livemode(read.TestMode)}
+func publicView(sess *store.PublicSession) publicSession {
+	return publicSession{MerchantName: sess.MerchantName, AmountCents: sess.AmountCents, Status: sess.Status, Livemode: web.Livemode(sess.TestMode)}
 }
 
 // publicID returns the session that somebody without a key asks for.
@@ -44,7 +44,7 @@ func publicID(e *web.Event, r *http.Request) (session.ID, error) {
 	return id, nil
 }
 
-// Status needs no key: whoever has the session id may read it, once, when it has ended, or as a stream.
+// Status needs no key: anyone with the session id may read it, once, when it has ended, or as a stream.
 func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	id, err := publicID(e, r)
 	if err != nil {
@@ -61,7 +61,7 @@ func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) e
 	subject, stream := clientaddr.LimitKey(address), wantsStream(r.Header)
 	var watch *live.Watch
 	if r.Method != http.MethodHead && (stream || wait > 0) {
-		// Before the read, so that no change is missed. A refusal costs Redis nothing.
+		// Before the read, so that no change is missed. Over the limit Redis is not asked.
 		if watch, err = h.live.Watch(id, subject); err != nil {
 			return err
 		}
@@ -71,32 +71,32 @@ func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) e
 			}
 		}()
 	}
-	read, err := h.readPublic(e, w, r, subject, id)
+	sess, err := h.readPublic(e, w, r, subject, id)
 	if err != nil {
 		return err
 	}
-	expires := time.Now().Add(read.ExpiresIn)
+	expires := time.Now().Add(sess.ExpiresIn)
 	if watch != nil {
-		watch.Seen(read)
+		watch.Seen(sess)
 	}
 	switch {
-	case stream && read.Status.Final() && r.Header.Get("Last-Event-ID") == string(read.Status):
+	case stream && sess.Status.Final() && r.Header.Get("Last-Event-ID") == string(sess.Status):
 		w.WriteHeader(http.StatusNoContent) // EventSource does not come back
 		return nil
-	case !stream && watch != nil && read.Status == session.Pending:
-		if read, err = h.awaitEnd(e, w, r, watch, &read, wait); err != nil {
+	case !stream && watch != nil && sess.Status == session.Pending:
+		if sess, err = h.awaitEnd(e, w, r, watch, &sess, wait); err != nil {
 			return err
 		}
 	}
-	if read.Status == session.Pending {
+	if sess.Status == session.Pending {
 		w.Header()[expiresInHeader] = []string{secondsUntil(expires)}
 	}
 	if !stream {
-		return web.Respond(w, http.StatusOK, publicView(&read))
+		return web.Respond(w, http.StatusOK, publicView(&sess))
 	}
 	watched := watch
 	watch = nil // the stream stops it
-	return h.streamStatus(w, watched, &read, expires)
+	return h.streamStatus(w, watched, &sess, expires)
 }
 
 // readPublic reads what a payer may see. The limit of the address is counted twice: here for all sessions, and by Redis for all replicas, but
@@ -108,7 +108,7 @@ func (h *Handler) readPublic(e *web.Event, w http.ResponseWriter, r *http.Reques
 		e.SetQuota(w.Header(), web.AddressLimit, quota, store.ErrRateLimited)
 		return store.PublicSession{}, store.ErrRateLimited
 	}
-	inBucket, read, err := h.readInTurn(r, subject, id)
+	inBucket, sess, err := h.readInTurn(r, subject, id)
 	admitted := err == nil || errors.Is(err, store.ErrNotFound)
 	if !admitted && !errors.Is(err, context.Canceled) { // of a client that left, Redis may have read it
 		h.reads.Refund(caller)
@@ -117,11 +117,11 @@ func (h *Handler) readPublic(e *web.Event, w http.ResponseWriter, r *http.Reques
 		quota = inBucket
 	}
 	e.SetQuota(w.Header(), web.AddressLimit, quota, err)
-	return read, err
+	return sess, err
 }
 
 // readInTurn reads a session in turn with other payers of the same Redis server.
-func (h *Handler) readInTurn(r *http.Request, subject string, id session.ID) (quota ratelimit.Quota, read store.PublicSession, err error) {
+func (h *Handler) readInTurn(r *http.Request, subject string, id session.ID) (quota ratelimit.Quota, sess store.PublicSession, err error) {
 	payers := h.queues.to(h.store.Server(r.Context(), id))
 	if err := payers.enter(r.Context()); err != nil {
 		return ratelimit.Quota{}, store.PublicSession{}, err
@@ -131,13 +131,13 @@ func (h *Handler) readInTurn(r *http.Request, subject string, id session.ID) (qu
 }
 
 // streamStatus answers with a stream; without a watch with its headers only, to HEAD.
-func (h *Handler) streamStatus(w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
+func (h *Handler) streamStatus(w http.ResponseWriter, watch *live.Watch, sess *store.PublicSession, expires time.Time) error {
 	w.Header().Set("Content-Type", eventStreamContent)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
 	if watch == nil {
 		return nil
 	}
-	return h.streams.serve(w, watch, read, expires)
+	return h.streams.serve(w, watch, sess, expires)
 }
 
 // expiresInHeader is how many seconds a pending session has left, by the clock of the server.
@@ -187,7 +187,7 @@ func wantsStream(header http.Header) bool {
 
 // awaitEnd returns the session when it has ended, or as it was read when the wait or this replica ends before.
 func (h *Handler) awaitEnd(
-	e *web.Event, w http.ResponseWriter, r *http.Request, watch *live.Watch, read *store.PublicSession, wait time.Duration,
+	e *web.Event, w http.ResponseWriter, r *http.Request, watch *live.Watch, sess *store.PublicSession, wait time.Duration,
 ) (ended store.PublicSession, err error) {
 	count := httpserver.Uncount(r.Context())
 	defer count()
@@ -198,7 +198,7 @@ func (h *Handler) awaitEnd(
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	draining, ended := h.streams.drained, *read
+	draining, ended := h.streams.drained, *sess
 	e.Hold(func() {
 		for waiting := true; waiting; {
 			waiting = false

@@ -62,13 +62,13 @@ type stream struct {
 
 	streams *streams
 	watch   *live.Watch
-	read    store.PublicSession
+	sess    store.PublicSession
 	expires time.Time
 }
 
 // serve takes over the connection of a request and sends the state, then what changes, until the session has ended. It takes over the
 // watch too.
-func (s *streams) serve(w http.ResponseWriter, watch *live.Watch, read *store.PublicSession, expires time.Time) error {
+func (s *streams) serve(w http.ResponseWriter, watch *live.Watch, sess *store.PublicSession, expires time.Time) error {
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 200 OK\r\n")
 	header := w.Header()
@@ -83,7 +83,7 @@ func (s *streams) serve(w http.ResponseWriter, watch *live.Watch, read *store.Pu
 		watch.Stop()
 		return fmt.Errorf("take over a connection: %w", err)
 	}
-	opened := &stream{conn, s, watch, *read, expires}
+	opened := &stream{conn, s, watch, *sess, expires}
 	go opened.run(head.Bytes())
 	return nil
 }
@@ -100,7 +100,7 @@ func (s *stream) run(head []byte) {
 		_ = s.Close()
 		<-gone
 	}()
-	if s.send(head, retryEvent(), statusEvent(&s.read), s.expiresInEvent()) != nil || s.read.Status.Final() {
+	if s.send(head, retryEvent(), statusEvent(&s.sess), s.expiresInEvent()) != nil || s.sess.Status.Final() {
 		return
 	}
 	heartbeat := time.NewTimer(jitter.UpTo(s.streams.options.Heartbeat)) // not all of a reconnect at once
@@ -146,14 +146,14 @@ func retryEvent() []byte {
 	return fmt.Appendf(nil, "retry: %d\n", (least + jitter.UpTo(spread)).Milliseconds())
 }
 
-func statusEvent(read *store.PublicSession) []byte {
-	data, _ := json.Marshal(publicView(read)) //nolint:errchkjson // texts and a number can always be written
-	return fmt.Appendf(nil, "event: status\nid: %s\ndata: %s\n\n", read.Status, data)
+func statusEvent(sess *store.PublicSession) []byte {
+	data, _ := json.Marshal(publicView(sess)) //nolint:errchkjson // texts and a number can always be written
+	return fmt.Appendf(nil, "event: status\nid: %s\ndata: %s\n\n", sess.Status, data)
 }
 
 // expiresInEvent is nil for a session that has ended.
 func (s *stream) expiresInEvent() []byte {
-	if s.read.Status != session.Pending {
+	if s.sess.Status != session.Pending {
 		return nil
 	}
 	return fmt.Appendf(nil, "event: expires-in\ndata: %s\n\n", secondsUntil(s.expires))

@@ -21,7 +21,7 @@ const testPagePolicy = pageSources + "form-action 'self'; frame-ancestors 'none'
 const maxForm = 1 << 10
 
 // PlayRail is what the two buttons of a test session's page do: it pays or declines, as a rail would. It needs no key, for a test session is
-// no money, and whoever has its id may see it end. A live session is not found, before anything is read. What it can cost is one read, which
+// no money, and anyone with its id may see it end. A live session is not found, before anything is read. What it can cost is one read, which
 // counts in the limit of the address, and one payment of a session that is pending.
 func (h *Handler) PlayRail(e *web.Event, w http.ResponseWriter, r *http.Request) error {
 	id, err := publicID(e, r)

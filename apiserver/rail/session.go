@@ -66,34 +66,34 @@ func (h *Handler) Get(_ *web.Event, w http.ResponseWriter, r *http.Request, acco
 }
 
 func (h *Handler) newRailSession(payments store.Payments, rail session.Rail) (railSession, error) {
-	read := payments.Session
+	sess := payments.Session
 	view := railSession{
-		SessionID: read.ID.String(), Status: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
-		ExpiresAt: read.ExpiresAt.UnixMilli(), Payments: []payment{},
-		Merchant: payee{ID: published.PublicMerchantID(read.MerchantID), DisplayName: read.MerchantName},
+		SessionID: sess.ID.String(), Status: sess.Status, AmountCents: sess.Charge.AmountCents, Currency: sess.Currency,
+		ExpiresAt: sess.ExpiresAt.UnixMilli(), Payments: []payment{},
+		Merchant: payee{ID: published.PublicMerchantID(sess.MerchantID), DisplayName: sess.MerchantName},
 	}
-	if read.Status.Final() {
-		view.EndedAt = read.EndedAt.UnixMilli()
+	if sess.Status.Final() {
+		view.EndedAt = sess.EndedAt.UnixMilli()
 	}
 	if !payments.HeldUntil.IsZero() {
 		view.HeldUntil = payments.HeldUntil.UnixMilli()
 	}
-	merchant := h.directory.Merchant(read.MerchantID)
+	merchant := h.directory.Merchant(sess.MerchantID)
 	switch {
-	case payments.MerchantDeleted, h.directory.MerchantDeleted(read.MerchantID): // whatever a stale watch has left of it
+	case payments.MerchantDeleted, h.directory.MerchantDeleted(sess.MerchantID): // whatever a stale watch has left of it
 		view.Merchant.State = stateDeleted
 	case merchant == nil:
 		return railSession{}, ErrMerchantUnknown
 	default:
 		view.Merchant.Namespace, view.Merchant.Name, view.Merchant.State = merchant.Namespace, merchant.Name, merchant.State
 	}
-	if read.PaymentRef != "" {
+	if sess.PaymentRef != "" {
 		settled := payment{
-			PaymentRef: read.PaymentRef, Own: read.PaymentRail == rail, Outcome: read.Status, AmountCents: read.Charge.AmountCents, Currency: read.Currency,
+			PaymentRef: sess.PaymentRef, Own: sess.PaymentRail == rail, Outcome: sess.Status, AmountCents: sess.Charge.AmountCents, Currency: sess.Currency,
 			RefundedCents: store.SumRefunds(payments.Refunds),
 		}
-		if !read.PaidAt.IsZero() {
-			settled.PaidAt = read.PaidAt.UnixMilli()
+		if !sess.PaidAt.IsZero() {
+			settled.PaidAt = sess.PaidAt.UnixMilli()
 		}
 		view.Payments = append(view.Payments, settled)
 	}

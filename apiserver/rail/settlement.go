@@ -22,7 +22,7 @@ type settlementResult struct {
 	EndedAt   int64          `json:"endedAt,omitempty"` // absent while pending
 }
 
-// refundRequired tells the rail to refund the payment.
+// refundRequired is the action for a payment that the rail must refund.
 const refundRequired = "REFUND_REQUIRED"
 
 // Settle records the report of a payment.

@@ -23,12 +23,12 @@ func (h *Handler) SettleTest(e *web.Event, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, read, err := h.store.Session(r.Context(), from.Admission(), id)
+	admitted, sess, err := h.store.Session(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
 	}
-	settlement, err := report(r.Context(), id, payment.complete(read), h.store.SettleTest)
+	settlement, err := report(r.Context(), id, payment.complete(sess), h.store.SettleTest)
 	if err != nil {
 		return err
 	}
@@ -43,14 +43,14 @@ type testPayment session.Payment
 
 // complete returns the payment of a session: by default of the session's amount, and with a reference derived from outcome, amount and
 // another currency.
-func (p testPayment) complete(read session.Session) session.Payment {
+func (p testPayment) complete(sess session.Session) session.Payment {
 	payment := session.Payment(p)
 	if payment.AmountCents == 0 {
-		payment.AmountCents = read.Charge.AmountCents
+		payment.AmountCents = sess.Charge.AmountCents
 	}
 	if payment.Ref == "" {
 		payment.Ref = session.NewTestPayment(payment.Outcome, payment.AmountCents).Ref
-		if payment.Currency != "" && payment.Currency != read.Currency {
+		if payment.Currency != "" && payment.Currency != sess.Currency {
 			payment.Ref += "_" + strings.ToLower(payment.Currency)
 		}
 	}

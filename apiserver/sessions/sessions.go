@@ -205,8 +205,8 @@ func newPayments(story *store.Story) (all []payment) {
 	if len(story.Refused) == 0 && len(story.Refunds) == 0 {
 		return nil
 	}
-	if read := &story.Session; read.Status == session.Completed {
-		all = append(all, newPayment(read.PaymentRef, read.Charge.AmountCents, read.Currency, read.PaidAt, false, story.Refunds))
+	if sess := &story.Session; sess.Status == session.Completed {
+		all = append(all, newPayment(sess.PaymentRef, sess.Charge.AmountCents, sess.Currency, sess.PaidAt, false, story.Refunds))
 	}
 	for i := range story.Refused {
 		refused := &story.Refused[i]
@@ -226,27 +226,27 @@ func newPayment(ref string, cents int64, currency string, paidAt time.Time, refu
 	return view
 }
 
-func (h *Handler) merchantView(read session.Session) merchantSession {
+func (h *Handler) merchantView(sess session.Session) merchantSession {
 	view := merchantSession{
-		SessionID:   read.ID.String(),
-		Status:      read.Status,
-		AmountCents: read.Charge.AmountCents,
-		Currency:    read.Currency,
-		OrderRef:    read.Charge.OrderRef,
-		TaxCents:    read.Charge.TaxCents,
-		TipCents:    read.Charge.TipCents,
-		CreatedAt:   read.CreatedAt.UnixMilli(),
-		ExpiresAt:   read.ExpiresAt.UnixMilli(),
-		PaymentRef:  read.PaymentRef,
-		KeyID:       read.KeyID,
-		QRPayload:   h.links.Payload(read.ID),
-		Livemode:    web.Livemode(read.ID.TestMode()),
+		SessionID:   sess.ID.String(),
+		Status:      sess.Status,
+		AmountCents: sess.Charge.AmountCents,
+		Currency:    sess.Currency,
+		OrderRef:    sess.Charge.OrderRef,
+		TaxCents:    sess.Charge.TaxCents,
+		TipCents:    sess.Charge.TipCents,
+		CreatedAt:   sess.CreatedAt.UnixMilli(),
+		ExpiresAt:   sess.ExpiresAt.UnixMilli(),
+		PaymentRef:  sess.PaymentRef,
+		KeyID:       sess.KeyID,
+		QRPayload:   h.links.Payload(sess.ID),
+		Livemode:    web.Livemode(sess.ID.TestMode()),
 	}
-	if read.Status.Final() {
-		view.EndedAt = read.EndedAt.UnixMilli()
+	if sess.Status.Final() {
+		view.EndedAt = sess.EndedAt.UnixMilli()
 	}
-	if read.Status == session.Failed {
-		view.Reason = read.Reason
+	if sess.Status == session.Failed {
+		view.Reason = sess.Reason
 	}
 	return view
 }

@@ -15,7 +15,7 @@ import (
 // Answer is the response to an error.
 type Answer struct {
 	Status int
-	// Code is the value of the header Error-Code, by which a program tells errors apart; empty: none.
+	// Code is the value of the header Error-Code, by which a program distinguishes errors; empty: none.
 	Code    string
 	Message string
 	// Overload: too many wait or watch. That has a metric of its own, and no log line: else one client could raise the alert on errors.

@@ -127,7 +127,7 @@ type state struct {
 	Icon    string // done, stop or over
 }
 
-// receiptRow is a line of the receipt.
+// receiptRow is a row of the receipt.
 type receiptRow struct{ Name, Value string }
 
 // receiptTime is for every language, and for a person who reads it in another zone than that of the shop.

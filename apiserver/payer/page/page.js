@@ -53,11 +53,11 @@ async function followReceipt(shown, pauses = [0, 2e3, 8e3, 30e3, 60e3, 120e3, 24
 async function readReceipt(shown) {
   const text = await fetch(location.pathname, { cache: "no-store", credentials: "omit" })
     .then((answer) => answer.ok ? answer.text() : "").catch(() => "");
-  const news = new DOMParser().parseFromString(text, "text/html").querySelector(`section[data-state="COMPLETED"]`);
-  if (news?.querySelector("dl") && news.innerHTML !== shown.innerHTML) {
+  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector(`section[data-state="COMPLETED"]`);
+  if (fresh?.querySelector("dl") && fresh.innerHTML !== shown.innerHTML) {
     const heading = shown.querySelector("h1").textContent;
-    shown.replaceChildren(...news.childNodes);
-    document.title = shown.dataset.title = news.dataset.title;
+    shown.replaceChildren(...fresh.childNodes);
+    document.title = shown.dataset.title = fresh.dataset.title;
     if (shown.querySelector("h1").textContent !== heading) {
       announce(shown.querySelector("h1").textContent);
     }

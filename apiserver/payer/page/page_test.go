@@ -183,7 +183,7 @@ func TestPage_Receipt(t *testing.T) {
 	}
 }
 
-// Whoever writes the Merchant, or the session in Redis, must not get markup, a script or the rest of the line.
+// Texts of the Merchant, or of the session in Redis, become no markup and no script.
 func TestPage_HostileTexts(t *testing.T) {
 	pages := newPages(t)
 	for _, name := range []string{

@@ -14,7 +14,7 @@ const quietZone = 4
 type Code struct {
 	// Size is the width and height in modules, with the quiet zone.
 	Size int
-	// Path is the data of a path with a stroke of one module: a line for each run of black modules.
+	// Path is the data of a path with a stroke of one module: a stroke for each run of black modules.
 	Path string
 }
 
@@ -47,7 +47,7 @@ func NewCode(text string) (Code, error) {
 	return Code{Size: code.Size + 2*quietZone, Path: string(path)}, nil
 }
 
-// Bounds of the width of a QR code, in pixels of CSS. Below, modules of a long payload are smaller than a camera can tell apart.
+// Bounds of the width of a QR code, in pixels of CSS. Below, modules of a long payload are too small for a camera.
 const (
 	MinCodeWidth     = 96
 	DefaultCodeWidth = 320

@@ -76,7 +76,7 @@ func scan(t *testing.T, code Code) (text, level string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without the hint the reader looks for the code in a photograph, and fails at one in a thousand, whoever encoded it.
+	// Without the hint the reader looks for the code in a photograph, and fails at one in a thousand, with each encoder.
 	hints := map[gozxing.DecodeHintType]any{gozxing.DecodeHintType_PURE_BARCODE: true}
 	read, err := qrcode.NewQRCodeReader().Decode(bitmap, hints)
 	if err != nil {

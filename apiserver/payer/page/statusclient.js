@@ -124,7 +124,7 @@ function watchStatus(url, { onStatus, onExpiresIn, onConnection }) {
       request.abort(); // a body that was not read
       if (!stopped) await new Promise((done) => {
         wake = done;
-        if (!asleep) timer = setTimeout(done, woken ? 20 : pause); // an aborted request takes a moment to end
+        if (!asleep) timer = setTimeout(done, woken ? 20 : pause); // an aborted request takes some milliseconds to end
       });
     }
   }

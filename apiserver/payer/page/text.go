@@ -116,10 +116,10 @@ func direction(tag language.Tag) string {
 
 // translation returns the best language for a header Accept-Language, however malformed it is.
 func (p *Pages) translation(acceptLanguage string) translation {
-	wanted, _, err := language.ParseAcceptLanguage(acceptLanguage)
+	preferred, _, err := language.ParseAcceptLanguage(acceptLanguage)
 	if err != nil {
 		return p.translations[0]
 	}
-	_, index, _ := p.matcher.Match(wanted...)
+	_, index, _ := p.matcher.Match(preferred...)
 	return p.translations[index]
 }

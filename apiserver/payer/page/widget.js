@@ -122,8 +122,8 @@ class PaymentSession extends HTMLElement {
 
   // Sets the texts that the page has not given in slots. A text that is set again would be announced again.
   #translate() {
-    const wanted = (this.closest('[lang]')?.lang || navigator.language).toLowerCase().split('-')[0];
-    const language = wanted in WIDGET_TEXTS ? wanted : 'en';
+    const preferred = (this.closest('[lang]')?.lang || navigator.language).toLowerCase().split('-')[0];
+    const language = preferred in WIDGET_TEXTS ? preferred : 'en';
     const { box } = this.#parts;
     if (language === box.lang) return;
     box.lang = language;
