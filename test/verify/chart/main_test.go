@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
@@ -24,6 +25,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -65,7 +67,11 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return err
 		}
-		_, err = c.Kubectl(namespaces, "apply", "-f", "-", "-f", routes)
+		// InstallCRDs waits until the API server serves the kind.
+		if _, err := envtest.InstallCRDs(c.Environment.Config, envtest.CRDInstallOptions{Paths: []string{routes}, MaxTime: time.Minute}); err != nil {
+			return err
+		}
+		_, err = c.Kubectl(namespaces, "apply", "-f", "-")
 		return err
 	})
 }
