@@ -316,7 +316,7 @@ func TestWhatThePagesShowIsAccepted(t *testing.T) {
 
 // Names in the commands are those of what the chart makes.
 func TestThePagesNameWhatIsThere(t *testing.T) {
-	text := repository.Read(t, "docs", "install.md") + repository.Read(t, "docs", "upgrade.md")
+	text := repository.Read(t, "docs", "install.md") + repository.Read(t, "docs", "upgrade.md") + repository.Read(t, "docs", "security.md")
 	all := objects(t, render(t).stream())
 	for words, key := range map[string]string{
 		"service/merchant-operator-apiserver 8080":   "Service/merchant-operator-apiserver",
