@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -239,5 +240,60 @@ func golden(t testing.TB) map[string]feed.Event {
 		"key.rotated.own": rotated(feed.KeyRotation{
 			KeyID: "abcdefgh2345", Generation: 3, Cause: v1alpha1.RotationTrigger,
 		}),
+	}
+}
+
+func guide(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "webhooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Receivers are written by what the guide shows.
+func TestGuide_ShowsABodyAsItIsSent(t *testing.T) {
+	block := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(guide(t))
+	if block == nil {
+		t.Fatal("the guide shows no body")
+	}
+	var example bytes.Buffer
+	if err := json.Compact(&example, []byte(block[1])); err != nil {
+		t.Fatal(err)
+	}
+	late := refusing(event(t, v1alpha1.EventLatePayment, session.Expired), feed.RefusedPayment{
+		Ref: "card-2002", AmountCents: 1250, Currency: "EUR", PaidAt: expires.Add(-time.Second),
+	}, expires)
+	news := late.Session
+	news.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001"}
+	news.CreatedAt = time.UnixMilli(1795252500000)
+	news.ExpiresAt = news.CreatedAt.Add(15 * time.Minute)
+	news.EndedAt, news.Sequence, late.MerchantID = news.ExpiresAt, 2, "45tolpnyxhz4"
+	if diff := cmp.Diff(string(encode(t, late)), example.String()); diff != "" {
+		t.Errorf("(-sent +guide):\n%s", diff)
+	}
+}
+
+func TestGuide_NamesEveryFieldAndKind(t *testing.T) {
+	text := guide(t)
+	var names []string
+	for _, event := range golden(t) {
+		var body struct {
+			Type string         `json:"type"`
+			Data map[string]any `json:"data"`
+		}
+		if err := json.Unmarshal(encode(t, event), &body); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, body.Type)
+		for field := range body.Data {
+			names = append(names, field)
+		}
+	}
+	for _, name := range names {
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/webhooks.md does not name %s", name)
+		}
 	}
 }

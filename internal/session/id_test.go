@@ -130,3 +130,27 @@ func FuzzParseID(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkNewID(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = session.NewID("abcdefgh2345", false)
+	}
+}
+
+func BenchmarkParseID(b *testing.B) {
+	text := session.NewID("abcdefgh2345", false).String()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := session.ParseID(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkBucketOf(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = session.BucketOf("abcdefghijkl")
+	}
+}

@@ -8,7 +8,11 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
+
+func TestMain(m *testing.M) { leaks.Run(m, func() error { return nil }) }
 
 func TestTheClientLogsToTheLogItIsGiven(t *testing.T) {
 	var out bytes.Buffer
