@@ -86,7 +86,7 @@ func TestCheck(t *testing.T) {
 }
 
 // Whoever presents a merchant's API key at the wrong port must not have it sent around the cluster.
-func TestWhatCannotBeATokenIsNotPassedOn(t *testing.T) {
+func TestCheck_NoJWT(t *testing.T) {
 	f := newFixture(t)
 	guard := f.guard()
 	for name, secret := range map[string]string{
@@ -155,7 +155,7 @@ func TestCheck_ClaimsBeforeReview(t *testing.T) {
 	}
 }
 
-func TestADecisionIsCachedForItsLifetime(t *testing.T) {
+func TestCheck_CachedForLifetime(t *testing.T) {
 	f := newFixture(t)
 	rail := f.account("rail")
 	f.allow("rail", "/internal/v1/sessions/*")
@@ -185,7 +185,7 @@ func TestADecisionIsCachedForItsLifetime(t *testing.T) {
 	check(nil, 0)
 }
 
-func TestTheKubernetesAPIAway(t *testing.T) {
+func TestCheck_APIServerAway(t *testing.T) {
 	f := newFixture(t)
 	rail, stranger := f.account("rail"), f.account("stranger")
 	f.allow("rail", "/internal/v1/sessions/*")
@@ -208,7 +208,7 @@ func TestTheKubernetesAPIAway(t *testing.T) {
 }
 
 // Concurrent checks of one token share one review, which goes on when the first caller leaves.
-func TestConcurrentChecksShareOneReview(t *testing.T) {
+func TestCheck_ConcurrentShareReview(t *testing.T) {
 	f := newFixture(t)
 	rail := f.account("rail")
 	f.allow("rail", "/internal/v1/sessions/*")

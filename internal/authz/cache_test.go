@@ -52,7 +52,7 @@ func (allowAll) Create(_ context.Context, review *authorizationv1.SubjectAccessR
 
 // A flood of tokens that are all different neither crowds out the rails nor lets anybody in, and what is
 // remembered of it is forgotten again.
-func TestAFloodOfBadTokens(t *testing.T) {
+func TestCheck_FloodOfBadTokens(t *testing.T) {
 	tokens := &someGoodTokens{suffix: "good"}
 	now := time.Now()
 	guard := authz.New(authz.Options{
@@ -215,7 +215,7 @@ func (s *slowTokens) Create(_ context.Context, review *authenticationv1.TokenRev
 }
 
 // Many peers together do not take the Kubernetes API for themselves either.
-func TestCheck_ReviewsUnderWay(t *testing.T) {
+func TestCheck_ReviewsInProgress(t *testing.T) {
 	tokens := &slowTokens{goOn: make(chan struct{})}
 	guard := authz.New(authz.Options{
 		TokenReviews: tokens, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Lifetime: lifetime, Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -239,7 +239,7 @@ func TestCheck_ReviewsUnderWay(t *testing.T) {
 
 // An authenticator behind the Kubernetes API that knows no audiences says that a token is good, and not
 // for whom.
-func TestAnAudienceThatNobodyChecked(t *testing.T) {
+func TestCheck_UncheckedAudience(t *testing.T) {
 	guard := authz.New(authz.Options{
 		TokenReviews: &someGoodTokens{suffix: "good"}, SubjectAccessReviews: allowAll{}, Verb: "post", Path: path, Audience: "settlements", Lifetime: lifetime,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -250,7 +250,7 @@ func TestAnAudienceThatNobodyChecked(t *testing.T) {
 }
 
 // Who watches the outage of the Kubernetes API must not be locked out by it.
-func TestAnAllowedCallerStaysAllowedInAnOutage(t *testing.T) {
+func TestCheck_AllowedInOutage(t *testing.T) {
 	const grace = time.Hour
 	f := newFixture(t)
 	reader, dismissed := f.account("reader"), f.account("dismissed")

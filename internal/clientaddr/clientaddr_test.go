@@ -72,14 +72,14 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestNobodyIsTrustedByDefault(t *testing.T) {
+func TestResolve_NoTrustedProxies(t *testing.T) {
 	got, err := clientaddr.Resolver{}.Resolve("127.0.0.1:40000", []string{"203.0.113.7"})
 	if err != nil || got.String() != "127.0.0.1" {
 		t.Errorf("got %v, %v, want the peer", got, err)
 	}
 }
 
-func TestNewResolverRefusesBlocksThatMatchNothing(t *testing.T) {
+func TestNewResolver_InvalidBlocks(t *testing.T) {
 	for _, block := range []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.0.0.0/104")} {
 		if _, err := clientaddr.NewResolver([]netip.Prefix{block}); err == nil {
 			t.Errorf("%v was taken", block)
@@ -87,7 +87,7 @@ func TestNewResolverRefusesBlocksThatMatchNothing(t *testing.T) {
 	}
 }
 
-func TestResolveAllocatesNothing(t *testing.T) {
+func TestResolve_NoAllocations(t *testing.T) {
 	r, lines := resolver(t, proxies...), []string{"1.1.1.1, 203.0.113.7", "10.9.9.9"}
 	allocations := testing.AllocsPerRun(100, func() {
 		if _, err := r.Resolve("10.1.2.3:40000", lines); err != nil {
@@ -118,7 +118,7 @@ func TestSubject(t *testing.T) {
 
 // A client never talks itself into a trusted block: whatever it sends, what its proxy appends after
 // it decides.
-func FuzzResolveBelievesTheProxy(f *testing.F) {
+func FuzzResolve(f *testing.F) {
 	f.Add("1.1.1.1", "")
 	f.Add("nonsense,,", "[::1]:8")
 	f.Add("10.0.0.1", "10.0.0.1")

@@ -19,7 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-func TestIdentifyTellsAllOfAPrincipal(t *testing.T) {
+func TestIdentify_Principal(t *testing.T) {
 	f := newFixture()
 	expiry := now.Add(time.Hour)
 	key, record := issue(t, "till", "acme", func(r *published.KeyRecord) {
@@ -140,7 +140,7 @@ func testKey(t *testing.T) (plaintext string, record published.KeyRecord) {
 	return key.Reveal(), record
 }
 
-func TestTheModeIsThatOfTheApiKey(t *testing.T) {
+func TestIdentify_TestMode(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	live, _ := f.publish(t, "till", "acme")
@@ -162,7 +162,7 @@ func TestTheModeIsThatOfTheApiKey(t *testing.T) {
 }
 
 // Whoever has a test key may try to have its digest published as that of a live key, and the other way round.
-func TestTheLabelOfAKeyIsBinding(t *testing.T) {
+func TestIdentify_PrefixOfOtherMode(t *testing.T) {
 	live, _ := issue(t, "elsewhere-live", "acme")
 	test, _ := testKey(t)
 	for _, c := range []struct {

@@ -98,7 +98,7 @@ func (f fixture) thiefs(t *testing.T, thief, victim published.KeyRecord) any {
 	return secretOf(t, thief)
 }
 
-func TestAClaimedDigestOpensNobodyElsesMerchant(t *testing.T) {
+func TestClaims_StolenDigest(t *testing.T) {
 	for kind, external := range map[string]bool{"a generated key": false, "an externally generated key": true} {
 		for what, become := range whatBecomesOf {
 			for order, thiefFirst := range map[string]bool{"the victim is published first": false, "the thief is published first": true} {
@@ -134,7 +134,7 @@ func TestAClaimedDigestOpensNobodyElsesMerchant(t *testing.T) {
 }
 
 // A key moves to another cluster without touching the till: its key id means nothing here, and its digest is claimed.
-func TestAKeyOfAnotherClusterIsFoundByItsDigest(t *testing.T) {
+func TestClaims_KeyOfAnotherCluster(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	moved, _ := issue(t, "key in another cluster", "acme")
@@ -155,7 +155,7 @@ func TestAKeyOfAnotherClusterIsFoundByItsDigest(t *testing.T) {
 	}
 }
 
-func TestATombstoneEndsAKeyThatIsStillPublished(t *testing.T) {
+func TestTombstone_EndsPublishedKey(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	generated, record := f.publish(t, "till", "acme")
@@ -170,7 +170,7 @@ func TestATombstoneEndsAKeyThatIsStillPublished(t *testing.T) {
 	}
 }
 
-func TestAContestEndsWithItsClaims(t *testing.T) {
+func TestClaims_ContestEnds(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	shared := strings.Repeat("s", 40)
@@ -202,7 +202,7 @@ func TestAContestEndsWithItsClaims(t *testing.T) {
 }
 
 // An ApiKey that is deleted and created again gets its digest back, also where both are heard of at once.
-func TestADigestPassesToTheApiKeyThatTookThePlace(t *testing.T) {
+func TestClaims_ApiKeyReplaced(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	presented := strings.Repeat("s", 40)
@@ -214,7 +214,7 @@ func TestADigestPassesToTheApiKeyThatTookThePlace(t *testing.T) {
 	}
 }
 
-func TestAChangedRecordReplacesItsDigests(t *testing.T) {
+func TestClaims_RecordChanges(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	old, record := f.publish(t, "till", "acme")
@@ -235,7 +235,7 @@ func TestAChangedRecordReplacesItsDigests(t *testing.T) {
 }
 
 // A record that was put back opens nothing by itself: what holds is for Redis to say, which knows of the newer one.
-func TestARecordThatWasPutBackOpensNothing(t *testing.T) {
+func TestClaims_OlderRecordPutBack(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	old, before := f.publish(t, "till", "acme")

@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
-func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
+func TestWatch(t *testing.T) {
 	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	early, _ := c.createKey(t, "early", "acme")
@@ -47,7 +47,7 @@ func TestWatchTakesInWhatIsThereAndWhatChanges(t *testing.T) {
 
 // Only the operator can write the label's objects in the credentials namespace, but it may be shared
 // with others by mistake.
-func TestWatchLooksAtPublishedObjectsOnly(t *testing.T) {
+func TestWatch_OtherObjects(t *testing.T) {
 	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	key, secret := c.createKey(t, "till", "acme")
@@ -61,7 +61,7 @@ func TestWatchLooksAtPublishedObjectsOnly(t *testing.T) {
 	c.eventually(t, key, ErrUnknown)
 }
 
-func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
+func TestWatch_DeletedMeanwhile(t *testing.T) {
 	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	gone, secret := c.createKey(t, "gone", "acme")
@@ -79,7 +79,7 @@ func TestWatchDropsWhatVanishedWhileNobodyWatched(t *testing.T) {
 	c.want(t, kept, nil)
 }
 
-func TestWatchSkipsWhatCannotBeDecoded(t *testing.T) {
+func TestWatch_SkipsUndecodable(t *testing.T) {
 	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	_, secret := c.createKey(t, "bad", "acme")
@@ -94,7 +94,7 @@ func TestWatchSkipsWhatCannotBeDecoded(t *testing.T) {
 	wantMetrics(t, c.fixture, 1, 1)
 }
 
-func TestWatchServesWhatItKnowsWhileTheAPIIsAway(t *testing.T) {
+func TestWatch_APIServerAway(t *testing.T) {
 	c := newClusterFixture(t)
 	c.createMerchant(t, "acme")
 	old, secret := c.createKey(t, "old", "acme")
@@ -112,7 +112,7 @@ func TestWatchServesWhatItKnowsWhileTheAPIIsAway(t *testing.T) {
 	c.eventually(t, old, ErrUnknown)
 }
 
-func TestWatchIsNotSyncedBeforeTheAPIHasAnswered(t *testing.T) {
+func TestSynced_APIServerAway(t *testing.T) {
 	c := newClusterFixture(t)
 	proxy, proxied := proxyTo(t, sharedConfig)
 	proxy.FreezeWatches()
@@ -132,7 +132,7 @@ func TestWatchIsNotSyncedBeforeTheAPIHasAnswered(t *testing.T) {
 	}
 }
 
-func TestAgeIsOfTheWatchThatIsFurtherBehind(t *testing.T) {
+func TestAge_OldestWatch(t *testing.T) {
 	f := newFixture()
 	later := func(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 	wantAge := func(when string, want time.Duration) {
@@ -211,7 +211,7 @@ func TestMerchantDeleted(t *testing.T) {
 	}
 }
 
-func TestAnUndecodableKeyIsSkippedAndTheRestGoesOn(t *testing.T) {
+func TestWatch_UndecodableKey(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	key, record := issue(t, "till", "acme")
@@ -246,7 +246,7 @@ func TestAnUndecodableKeyIsSkippedAndTheRestGoesOn(t *testing.T) {
 	}
 }
 
-func TestAnUndecodableKeyThatVanishesIsNoLongerCounted(t *testing.T) {
+func TestWatch_UndecodableKeyDeleted(t *testing.T) {
 	for name, vanish := range map[string]func(f fixture, object any){
 		"deleted":  func(f fixture, object any) { _ = f.keyInformer.Delete(object) },
 		"relisted": func(f fixture, _ any) { _ = f.keyInformer.Replace(nil, "9") },
@@ -263,7 +263,7 @@ func TestAnUndecodableKeyThatVanishesIsNoLongerCounted(t *testing.T) {
 	}
 }
 
-func TestAnUndecodableMerchantBlocksItsKeysOnly(t *testing.T) {
+func TestWatch_UndecodableMerchant(t *testing.T) {
 	f := newFixture()
 	acme, _ := f.publish(t, "acme-till", "acme")
 	books, _ := f.publish(t, "books-till", "books")
@@ -282,7 +282,7 @@ func TestAnUndecodableMerchantBlocksItsKeysOnly(t *testing.T) {
 }
 
 // In a rolling upgrade a newer operator may write what this program cannot read yet. It goes on with what it knows.
-func TestWhatANewerProgramWroteEndsNothing(t *testing.T) {
+func TestWatch_NewerVersion(t *testing.T) {
 	f := newFixture()
 	key, record := f.publish(t, "till", "acme")
 	configMap := configMapOf(t, merchantRecord("acme"))
@@ -304,7 +304,7 @@ func TestWhatANewerProgramWroteEndsNothing(t *testing.T) {
 	}
 }
 
-func TestARelistRemovesWhatVanished(t *testing.T) {
+func TestWatch_Relist(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Replace([]any{configMapOf(t, merchantRecord("acme")), configMapOf(t, merchantRecord("books"))}, "1")
 	gone, _ := f.publish(t, "gone", "acme")
@@ -324,7 +324,7 @@ func TestARelistRemovesWhatVanished(t *testing.T) {
 }
 
 // A reflector collects a first list read already, see kube.Informer.Transformer, and holds no Secret of it any more.
-func TestAListThatWasReadOnItsArrival(t *testing.T) {
+func TestWatch_ListReadOnArrival(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
 	gone, _ := f.publish(t, "gone", "acme")
@@ -349,7 +349,7 @@ func TestAListThatWasReadOnItsArrival(t *testing.T) {
 	wantMetrics(t, f, 1, 1)
 }
 
-func TestSyncedOnceAllKindsWereListed(t *testing.T) {
+func TestSynced_AllKindsListed(t *testing.T) {
 	f := newFixture()
 	synced := func() bool {
 		select {
@@ -505,7 +505,7 @@ func recordOf(t *testing.T, secret *corev1.Secret) published.KeyRecord {
 }
 
 // Were it the other way round, one replica could refuse a key that another accepts afterwards.
-func TestTheHandlerIsCalledBeforeTheIndexChanges(t *testing.T) {
+func TestKeyEvents_BeforeIndexChanges(t *testing.T) {
 	f := newFixture()
 	plaintext, record := issue(t, "till", "coffee")
 	_ = f.keyInformer.Add(secretOf(t, record))

@@ -19,7 +19,7 @@ import (
 )
 
 // The golden files are what receivers have been sent and may be sent again, by a newer release too.
-func TestEventsKeepTheirBytes(t *testing.T) {
+func TestEncode_Golden(t *testing.T) {
 	for name, event := range golden(t) {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
@@ -37,7 +37,7 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 	}
 }
 
-func TestEveryKindHasAGoldenFile(t *testing.T) {
+func TestEncode_GoldenFileOfEachKind(t *testing.T) {
 	seen := map[v1alpha1.WebhookEvent]bool{}
 	for _, event := range golden(t) {
 		seen[event.Kind] = true
@@ -50,7 +50,7 @@ func TestEveryKindHasAGoldenFile(t *testing.T) {
 }
 
 // The zone of the process that encodes is not part of the event.
-func TestOnlyTheInstantIsWritten(t *testing.T) {
+func TestEncode_TimeZone(t *testing.T) {
 	there := time.FixedZone("elsewhere", 5*3600+1800)
 	for name, event := range golden(t) {
 		want := encode(t, event)
@@ -67,7 +67,7 @@ func TestOnlyTheInstantIsWritten(t *testing.T) {
 	}
 }
 
-func TestThePayersAddressIsNotSent(t *testing.T) {
+func TestEncode_NoCustomerEmail(t *testing.T) {
 	for name, event := range golden(t) {
 		if body := string(encode(t, event)); strings.Contains(body, "@") {
 			t.Errorf("%s: %s", name, body)
@@ -75,7 +75,7 @@ func TestThePayersAddressIsNotSent(t *testing.T) {
 	}
 }
 
-func TestAnIncompleteEventIsRefused(t *testing.T) {
+func TestEncode_IncompleteEvent(t *testing.T) {
 	ofSession := event(t, v1alpha1.EventSessionCompleted, session.Completed)
 	refused := refusing(event(t, v1alpha1.EventSessionExpired, session.Expired), feed.RefusedPayment{Ref: "r"}, ended)
 	for name, event := range map[string]feed.Event{
@@ -253,7 +253,7 @@ func guide(t testing.TB) string {
 }
 
 // Receivers are written by what the guide shows.
-func TestGuide_ShowsABodyAsItIsSent(t *testing.T) {
+func TestGuide_Body(t *testing.T) {
 	block := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(guide(t))
 	if block == nil {
 		t.Fatal("the guide shows no body")
@@ -275,7 +275,7 @@ func TestGuide_ShowsABodyAsItIsSent(t *testing.T) {
 	}
 }
 
-func TestGuide_NamesEveryFieldAndKind(t *testing.T) {
+func TestGuide_FieldsAndKinds(t *testing.T) {
 	text := guide(t)
 	var names []string
 	for _, event := range golden(t) {

@@ -17,7 +17,7 @@ import (
 const sessionID = "ps_abcdefgh2345GHIJKLMNOPQRSTUVWX"
 
 // Receivers keep these ids to know an event again, so they must not change.
-func TestSessionEventIDs(t *testing.T) {
+func TestSessionEventID(t *testing.T) {
 	id, err := session.ParseID(sessionID)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestSessionEventIDs(t *testing.T) {
 	}
 }
 
-func TestKeyRotated(t *testing.T) {
+func TestNewKeyRotated(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_000).UTC()
 	news := feed.KeyRotation{KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_AbCd", Generation: 7, Cause: v1alpha1.RotationAPI}
 	want := feed.Event{

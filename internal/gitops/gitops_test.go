@@ -8,7 +8,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-func TestManagerOf(t *testing.T) {
+func TestFindManager(t *testing.T) {
 	for want, metadata := range map[string]metav1.ObjectMeta{
 		"Argo CD, application shops":        {Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "shops:merchant-operator.io/Merchant:shops/acme"}},
 		"Argo CD, application old":          {Labels: map[string]string{"argocd.argoproj.io/instance": "old"}},

@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/await"
 )
 
-func TestTheLongestIdleConnectionIsClosed(t *testing.T) {
+func TestConnections_LongestIdleIsClosed(t *testing.T) {
 	inBoth(t, func(r *fixture) {
 		first, second, third := r.connect(), r.connect(), r.connect()
 		for _, c := range []*client{first, second, third, first} {
@@ -35,7 +35,7 @@ func TestTheLongestIdleConnectionIsClosed(t *testing.T) {
 }
 
 // An attacker opens connections and says nothing, or never ends a header.
-func TestWhoIsAtWorkOutlivesAFloodOfConnections(t *testing.T) {
+func TestConnections_BusyOneOutlivesFlood(t *testing.T) {
 	inBoth(t, func(r *fixture) {
 		till := r.connect()
 		for i := range 100 {
@@ -50,7 +50,7 @@ func TestWhoIsAtWorkOutlivesAFloodOfConnections(t *testing.T) {
 	})
 }
 
-func TestARequestUnderWayIsNeverCutOff(t *testing.T) {
+func TestConnections_RequestInProgressIsKept(t *testing.T) {
 	inBoth(t, func(r *fixture) {
 		clients := []*client{r.connect(), r.connect(), r.connect()}
 		for _, c := range clients {
@@ -70,7 +70,7 @@ func TestARequestUnderWayIsNeverCutOff(t *testing.T) {
 }
 
 // net/http may have read the request of a connection that was just chosen to be closed, and not closed yet.
-func TestARequestOnAConnectionAboutToBeClosedIsNotHandled(t *testing.T) {
+func TestConnections_ClosingOneHandlesNothing(t *testing.T) {
 	for name, choose := range map[string]func(*connections){
 		"evicted": func(c *connections) {
 			c.mu.Lock()
@@ -130,7 +130,7 @@ func (r *fixture) poster(name string, count int) (answered []string) {
 
 // Six clients have room for three connections, so that each new one closes one that is idle, or seems to be. At the end
 // the server shuts down under them. Every request is answered, or was not handled.
-func TestEveryRequestThatIsHandledIsAnswered(t *testing.T) {
+func TestConnections_HandledRequestIsAnswered(t *testing.T) {
 	r := newFixture(t, false)
 	var clients sync.WaitGroup
 	var mu sync.Mutex
@@ -174,7 +174,7 @@ func TestEveryRequestThatIsHandledIsAnswered(t *testing.T) {
 }
 
 // Long polls have a limit of their own: they take no place of a request, and their connections count again when they end.
-func TestUncountedRequestsTakeNoPlace(t *testing.T) {
+func TestConnections_UncountedRequests(t *testing.T) {
 	inBoth(t, func(r *fixture) {
 		long := make([]*client, 4)
 		for i := range long {

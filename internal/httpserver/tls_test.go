@@ -41,7 +41,7 @@ func served(t *testing.T, config *tls.Config) []byte {
 	return certificate.Certificate[0]
 }
 
-func TestARenewedCertificateIsInForceAtOnce(t *testing.T) {
+func TestTLS_RenewedCertificate(t *testing.T) {
 	directory := t.TempDir()
 	if _, err := TLS(directory); err == nil {
 		t.Error("started without the given certificate")
@@ -60,7 +60,7 @@ func TestARenewedCertificateIsInForceAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheSelfSignedCertificateOutlivesThePod(t *testing.T) {
+func TestTLS_SelfSignedLifetime(t *testing.T) {
 	config, err := TLS("")
 	if err != nil {
 		t.Fatal(err)

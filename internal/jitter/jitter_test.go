@@ -6,7 +6,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 )
 
-func TestFractionsAreSpread(t *testing.T) {
+func TestFraction_Spread(t *testing.T) {
 	var low, high bool
 	for range 1000 {
 		got := jitter.Fraction()

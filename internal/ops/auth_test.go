@@ -9,7 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 )
 
-func TestWhereProfilesMayBeServed(t *testing.T) {
+func TestCheckProfiles(t *testing.T) {
 	for address, open := range map[string]bool{
 		":9090": true, "0.0.0.0:9090": true, "[::]:9090": true, "10.0.0.7:9090": true, "ops.example:9090": true, "": true,
 		"127.0.0.1.example:9090": true, "[::ffff:10.0.0.7]:9090": true,

@@ -12,7 +12,7 @@ import (
 )
 
 // A replica whose watch is older than any override may take a dead key for a live one.
-func TestReadyWhileTheDirectoryCanBeTrusted(t *testing.T) {
+func TestHandler_Ready(t *testing.T) {
 	redis := storetest.Client(t, redistest.Start(t).URL())
 	for desc, test := range map[string]struct {
 		phase string

@@ -35,7 +35,7 @@ func TestLimiter(t *testing.T) {
 }
 
 // Who floods stays limited while others come and go, and the memory does not grow with them.
-func TestLimiterForgets(t *testing.T) {
+func TestLimiter_Forgets(t *testing.T) {
 	clock := time.Unix(0, 0)
 	limiter := NewLimiter(Policy{RequestsPerSecond: 1, Burst: 1}, func() time.Time { return clock })
 	limiter.Allow("flood")

@@ -10,7 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 )
 
-func TestWhatOneRequestAndABurstCost(t *testing.T) {
+func TestPolicy_Cost(t *testing.T) {
 	for _, test := range []struct {
 		policy           ratelimit.Policy
 		interval, window time.Duration
@@ -29,7 +29,7 @@ func TestWhatOneRequestAndABurstCost(t *testing.T) {
 	}
 }
 
-func TestTheIntervalIsTheShortestThatKeepsTheRate(t *testing.T) {
+func TestPolicy_Interval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Int64Range(1, 1<<31-1).Draw(t, "rate")
 		interval := ratelimit.Policy{RequestsPerSecond: rate, Burst: 1}.Interval()
@@ -39,7 +39,7 @@ func TestTheIntervalIsTheShortestThatKeepsTheRate(t *testing.T) {
 	})
 }
 
-func TestQuotaOfAnAdmittedRequest(t *testing.T) {
+func TestQuota_Admitted(t *testing.T) {
 	policy := ratelimit.Policy{RequestsPerSecond: 50, Burst: 100}
 	for backlog, want := range map[time.Duration]ratelimit.Quota{
 		20 * time.Millisecond:                            {Policy: policy, Remaining: 99, Reset: 20 * time.Millisecond},
@@ -56,7 +56,7 @@ func TestQuotaOfAnAdmittedRequest(t *testing.T) {
 }
 
 // The time must be exact: one moment earlier the request would be refused again.
-func TestARefusedRequestPassesAfterRetryAfterAndNotBefore(t *testing.T) {
+func TestQuota_RetryAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := ratelimit.Policy{
 			RequestsPerSecond: rapid.Int64Range(1, 10_000).Draw(t, "rate"), Burst: rapid.Int64Range(1, 1000).Draw(t, "burst"),
@@ -104,7 +104,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsNeverTooEarly(t *testing.T) {
+func TestHeaders_RetryAfterRoundsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		wait := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "wait"))
 		seconds, err := strconv.Atoi(ratelimit.Quota{RetryAfter: wait}.RetryAfterHeader())

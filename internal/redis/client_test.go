@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Run(m, func() error { return nil }) }
 
-func TestTheClientLogsToTheLogItIsGiven(t *testing.T) {
+func TestOpen_Log(t *testing.T) {
 	var out bytes.Buffer
 	// Nothing ever listens on port 1 of this address.
 	c, err := Open(Options{URL: "redis://:hunter2@127.0.0.1:1", Log: slog.New(slog.NewJSONHandler(&out, nil))})

@@ -140,7 +140,7 @@ func number(t *testing.T, server *redistest.Server, name string) (value int64) {
 	return value
 }
 
-func TestCommandsToOnePrimaryTravelTogether(t *testing.T) {
+func TestClusterPipelines_Batches(t *testing.T) {
 	c := startCluster(t)
 	const callers = 40
 	keys := c.keysOn(t, 1)
@@ -173,7 +173,7 @@ func TestCommandsToOnePrimaryTravelTogether(t *testing.T) {
 }
 
 // While a slot moves, its keys are on either server; the old one sends callers on, and then the cluster does.
-func TestCallersFollowASlotThatMoves(t *testing.T) {
+func TestClusterPipelines_SlotMoves(t *testing.T) {
 	c := startCluster(t)
 	key := c.keysOn(t, 1)[0][0]
 	from, to := storetest.Inspect(t, c.servers[0]), storetest.Inspect(t, c.servers[1])

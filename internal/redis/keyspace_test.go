@@ -13,7 +13,7 @@ import (
 )
 
 // The buckets are in the slots that Redis says, and each primary has the slots that `redis-cli --cluster create` gives it.
-func TestPrimariesHaveEqualNumbersOfBuckets(t *testing.T) {
+func TestKeyspace_BucketsPerPrimary(t *testing.T) {
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	inspect := storetest.Inspect(t, server)
 	buckets := [storetest.Slots]int{}

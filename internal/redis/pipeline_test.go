@@ -92,7 +92,7 @@ func checkIdle(t *testing.T, c *Client) {
 	})
 }
 
-func TestEachCallerGetsItsOwnAnswer(t *testing.T) {
+func TestPipeline_OwnAnswers(t *testing.T) {
 	for _, more := range []int{0, 1, 5, maxBatch - 1, maxBatch, 3*maxBatch + 7} {
 		t.Run(fmt.Sprint(more), func(t *testing.T) {
 			server := redistest.Start(t)
@@ -101,7 +101,7 @@ func TestEachCallerGetsItsOwnAnswer(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsItsCommandsAlone(t *testing.T) {
+func TestPipeline_OneCommandFails(t *testing.T) {
 	server := redistest.Start(t)
 	c := openTo(t, server)
 	finish := crowd(t, server, c, 10)
@@ -117,7 +117,7 @@ func TestAnErrorIsItsCommandsAlone(t *testing.T) {
 	stray.Wait()
 }
 
-func TestWhoLeavesIsNotWaitedForAndNotSent(t *testing.T) {
+func TestPipeline_CallerLeaves(t *testing.T) {
 	server := redistest.Start(t)
 	c := openTo(t, server)
 	finish := crowd(t, server, c, 3)
@@ -144,7 +144,7 @@ func TestWhoLeavesIsNotWaitedForAndNotSent(t *testing.T) {
 }
 
 // A caller may leave at any time, also while its batch is taken or sent; the others must get their answers nevertheless.
-func TestOthersGoOnWhoeverLeaves(t *testing.T) {
+func TestPipeline_OtherCallersLeave(t *testing.T) {
 	server := redistest.Start(t)
 	c := openTo(t, server)
 	const callers, callsEach = 40, 60
@@ -172,7 +172,7 @@ func TestOthersGoOnWhoeverLeaves(t *testing.T) {
 }
 
 // QUIT makes Redis close the connection, so that what was run before it may never be answered.
-func TestNothingIsSentAgainWhenTheConnectionEnds(t *testing.T) {
+func TestPipeline_ConnectionEnds(t *testing.T) {
 	server := redistest.Start(t)
 	c := openTo(t, server)
 	finish := crowd(t, server, c, 0)
@@ -205,7 +205,7 @@ func TestNothingIsSentAgainWhenTheConnectionEnds(t *testing.T) {
 	}
 }
 
-func TestAStoppedServerFailsEveryoneOnce(t *testing.T) {
+func TestPipeline_ServerStops(t *testing.T) {
 	server := redistest.Start(t)
 	c := openTo(t, server)
 	server.Stop()

@@ -73,7 +73,7 @@ func (h *heard) awaitMessage(bucket session.Bucket, message string) {
 	})
 }
 
-func TestMessagesOfTheAddedBucketsAreReceived(t *testing.T) {
+func TestSubscription_Messages(t *testing.T) {
 	server := redistest.Start(t)
 	h, subscription := subscribe(t, storetest.Client(t, server.URL()))
 	c := storetest.Inspect(t, server)
@@ -118,7 +118,7 @@ func TestMessagesOfTheAddedBucketsAreReceived(t *testing.T) {
 	})
 }
 
-func TestALostSubscriptionComesBackByItself(t *testing.T) {
+func TestSubscription_Reconnects(t *testing.T) {
 	server := redistest.Start(t)
 	h, subscription := subscribe(t, storetest.Client(t, server.URL()))
 	subscription.Add(7)
@@ -142,7 +142,7 @@ func TestALostSubscriptionComesBackByItself(t *testing.T) {
 }
 
 // A cable that was pulled says nothing.
-func TestASilentServerIsNoticed(t *testing.T) {
+func TestSubscription_SilentServer(t *testing.T) {
 	server := redistest.Start(t)
 	h, subscription := subscribe(t, storetest.Client(t, server.URL()))
 	subscription.Add(7)
@@ -157,7 +157,7 @@ func TestASilentServerIsNoticed(t *testing.T) {
 	h.awaitActive(7)
 }
 
-func TestAMissingRightIsReportedAndTriedAgain(t *testing.T) {
+func TestSubscription_MissingRight(t *testing.T) {
 	server := redistest.Start(t)
 	c := storetest.Inspect(t, server)
 	set := func(rules ...any) {
@@ -178,7 +178,7 @@ func TestAMissingRightIsReportedAndTriedAgain(t *testing.T) {
 	h.awaitActive(7)
 }
 
-func TestASubscriptionFollowsASlotOfARedisCluster(t *testing.T) {
+func TestSubscription_SlotMoves(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	h, subscription := subscribe(t, storetest.Client(t, "redis+cluster://"+servers[0].Addr()))
 	var clients []*goredis.Client
@@ -225,7 +225,7 @@ func TestASubscriptionFollowsASlotOfARedisCluster(t *testing.T) {
 }
 
 // oldServer is a Redis Cluster of one server from before Redis 7: it knows neither SSUBSCRIBE nor SPUBLISH.
-func TestARedisClusterBeforeRedis7(t *testing.T) {
+func TestSubscription_ClusterBeforeRedis7(t *testing.T) {
 	server := redistest.Start(t, "--cluster-enabled", "yes", "--rename-command", "SSUBSCRIBE", "")
 	c := storetest.Inspect(t, server)
 	if err := c.ClusterAddSlotsRange(t.Context(), 0, storetest.Slots-1).Err(); err != nil {

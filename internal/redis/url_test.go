@@ -49,7 +49,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesURLsAndDoesNotQuoteThem(t *testing.T) {
+func TestOpen_InvalidURL(t *testing.T) {
 	for desc, text := range map[string]string{
 		"nothing":                        "",
 		"no scheme":                      "hunter2.example:6379",
@@ -84,7 +84,7 @@ func TestOpenRefusesURLsAndDoesNotQuoteThem(t *testing.T) {
 }
 
 // Whatever is asked for, no client may wait for seconds or send a script again by itself.
-func TestClientsAreImpatientAndDoNotRetry(t *testing.T) {
+func TestOpen_TimeoutsAndRetries(t *testing.T) {
 	for _, text := range []string{"redis://r:1", "redis+sentinel://s:1?master_name=m", "redis+cluster://c:1"} {
 		opened, err := Open(Options{URL: text, Timeout: defaultTimeout, PoolSize: 7})
 		if err != nil {
@@ -110,7 +110,7 @@ func TestClientsAreImpatientAndDoNotRetry(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesOptionsThatBreakPromises(t *testing.T) {
+func TestOpen_InvalidOptions(t *testing.T) {
 	for desc, options := range map[string]Options{
 		"a negative timeout":           {Timeout: -time.Second},
 		"a timeout of nothing":         {Timeout: time.Microsecond},

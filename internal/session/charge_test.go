@@ -26,7 +26,7 @@ func charge(change func(*session.Charge)) session.Charge {
 	return c
 }
 
-func TestChargesThatAreValid(t *testing.T) {
+func TestCharge_Valid(t *testing.T) {
 	for desc, change := range map[string]func(*session.Charge){
 		"as it is":                                 func(*session.Charge) {},
 		"the least amount":                         func(c *session.Charge) { c.AmountCents = 1 },
@@ -44,7 +44,7 @@ func TestChargesThatAreValid(t *testing.T) {
 	}
 }
 
-func TestChargesThatAreRefused(t *testing.T) {
+func TestCharge_Invalid(t *testing.T) {
 	for desc, test := range map[string]struct {
 		change func(*session.Charge)
 		want   string
@@ -87,14 +87,14 @@ func TestChargesThatAreRefused(t *testing.T) {
 }
 
 // Kept in Redis for a day: a release that computes another one turns retries into mismatches.
-func TestFingerprintIsStable(t *testing.T) {
+func TestFingerprint_Stable(t *testing.T) {
 	const want = "c1d25d273c5a59f77692b25b2664d1f6"
 	if got := charge(func(*session.Charge) {}).Fingerprint(); got != want {
 		t.Errorf("Fingerprint = %s, want %s", got, want)
 	}
 }
 
-func TestFingerprintsOfDifferentChargesDiffer(t *testing.T) {
+func TestFingerprint_DifferentCharges(t *testing.T) {
 	seen := map[string]string{}
 	for desc, change := range map[string]func(*session.Charge){
 		"as it is":         func(*session.Charge) {},
@@ -120,7 +120,7 @@ func TestFingerprintsOfDifferentChargesDiffer(t *testing.T) {
 	}
 }
 
-func TestFingerprintsAreEqualExactlyForEqualCharges(t *testing.T) {
+func TestFingerprint_EqualCharges(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) session.Charge {
 		text := rapid.StringOfN(rapid.SampledFrom([]rune(`a" -1é`)), 0, 4, -1)
 		return session.Charge{
@@ -170,7 +170,7 @@ func TestParseCents(t *testing.T) {
 	}
 }
 
-func TestParseCentsRefuses(t *testing.T) {
+func TestParseCents_Invalid(t *testing.T) {
 	for desc, literal := range map[string]string{
 		"nothing": "", "a minus alone": "-", "a plus": "+1", "a fraction": "12.5", "a small fraction": "1e-1",
 		"a fraction that hides in digits": "1.0000000000000000000000000000000001",
@@ -188,7 +188,7 @@ func TestParseCentsRefuses(t *testing.T) {
 }
 
 // Expanding this exponent would take gigabytes; the test would not end.
-func TestParseCentsDoesNotExpandExponents(t *testing.T) {
+func TestParseCents_HugeExponent(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -205,7 +205,7 @@ func TestParseCentsDoesNotExpandExponents(t *testing.T) {
 	}
 }
 
-func TestEverySpellingOfAnAmountIsTheAmount(t *testing.T) {
+func TestParseCents_Spellings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cents := rapid.Int64Range(1, 999_999_999_999).Draw(t, "cents")
 		sign := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign")
@@ -285,7 +285,7 @@ func TestParseIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestParseIdempotencyKeyRefuses(t *testing.T) {
+func TestParseIdempotencyKey_Invalid(t *testing.T) {
 	for desc, header := range map[string]string{
 		"nothing":                    "",
 		"a quote":                    `"`,
@@ -311,7 +311,7 @@ func TestParseIdempotencyKeyRefuses(t *testing.T) {
 	}
 }
 
-func TestNoIdempotencyKeyHasNoHash(t *testing.T) {
+func TestIdempotencyKey_Zero(t *testing.T) {
 	if hash := (session.IdempotencyKey{}).Hash(); hash != "" {
 		t.Errorf("Hash of none = %s", hash)
 	}

@@ -118,7 +118,7 @@ func TestSettle(t *testing.T) {
 }
 
 // What was refused stays refused, whatever became of the session meanwhile.
-func TestSettleAgainWithARefusedPayment(t *testing.T) {
+func TestSettle_RefusedPaymentAgain(t *testing.T) {
 	for _, status := range statuses {
 		for _, test := range []struct {
 			outcome session.Status
@@ -157,7 +157,7 @@ func TestSettleDeleted(t *testing.T) {
 	}
 }
 
-func TestWhatADecisionMeans(t *testing.T) {
+func TestDecision_Meaning(t *testing.T) {
 	for decision, want := range map[session.Decision]struct{ ended, refund bool }{
 		session.Applied:         {true, false},
 		session.Repeated:        {true, false},

@@ -15,7 +15,7 @@ import (
 
 const validID = "ps_abcdefgh2345GHIJKabcd012345678"
 
-func TestBucketOfIsFNV(t *testing.T) {
+func TestMerchantBucket_FNV(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		merchantID := rapid.String().Draw(t, "merchant id")
 		hash := fnv.New32a()
@@ -52,7 +52,7 @@ func TestNewID_Parses(t *testing.T) {
 	})
 }
 
-func TestNewIDsNeverRepeatAndUseTheWholeAlphabet(t *testing.T) {
+func TestNewID_Random(t *testing.T) {
 	const n = 26_000
 	seen := make(map[session.ID]bool, n)
 	var counts [256]int
@@ -75,7 +75,7 @@ func TestNewIDsNeverRepeatAndUseTheWholeAlphabet(t *testing.T) {
 	}
 }
 
-func TestParseIDRefuses(t *testing.T) {
+func TestParseID_Invalid(t *testing.T) {
 	if _, err := session.ParseID(validID); err != nil {
 		t.Fatalf("the valid id of this test: %v", err)
 	}
@@ -106,7 +106,7 @@ func TestParseIDRefuses(t *testing.T) {
 	}
 }
 
-func TestTheZeroIDNamesNothing(t *testing.T) {
+func TestID_Zero(t *testing.T) {
 	var id session.ID
 	if !id.IsZero() || id.String() != "" || id.MerchantID() != "" || id.TestMode() || fmt.Sprint(id) != "" {
 		t.Errorf("zero ID: %q of merchant %q", id, id.MerchantID())

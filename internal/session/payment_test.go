@@ -15,7 +15,7 @@ func payment(change func(*session.Payment)) session.Payment {
 	return p
 }
 
-func TestAPaymentIsAccepted(t *testing.T) {
+func TestPayment_Valid(t *testing.T) {
 	for desc, change := range map[string]func(*session.Payment){
 		"the least":               func(p *session.Payment) { p.Ref, p.AmountCents = "!", 1 },
 		"the longest reference":   func(p *session.Payment) { p.Ref = strings.Repeat("~", 128) },
@@ -31,7 +31,7 @@ func TestAPaymentIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAPaymentIsRefused(t *testing.T) {
+func TestPayment_Invalid(t *testing.T) {
 	for _, test := range []struct {
 		field, desc string
 		change      func(*session.Payment)

@@ -9,7 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
-func TestAccounts(t *testing.T) {
+func TestAccount(t *testing.T) {
 	for _, testMode := range []bool{false, true} {
 		account := session.Account("abcdefgh2345", testMode)
 		if merchantID, read := session.ParseAccount(account); merchantID != "abcdefgh2345" || read != testMode {
@@ -19,7 +19,7 @@ func TestAccounts(t *testing.T) {
 }
 
 // Developers rely on the amounts of docs/test-mode.md, and no other amount may act.
-func TestTheGuideHasTheAmountsThatAct(t *testing.T) {
+func TestNewTestOutcome_Guide(t *testing.T) {
 	guide := repository.Read(t, "docs/test-mode.md")
 	acting := 0
 	for amount := int64(1); amount <= session.MaxAmountCents; amount++ {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestWhenSpansAreWanted(t *testing.T) {
+func TestEnabled(t *testing.T) {
 	for name, test := range map[string]struct {
 		env    map[string]string
 		want   bool
@@ -36,7 +36,7 @@ func TestWhenSpansAreWanted(t *testing.T) {
 	}
 }
 
-func TestWithoutTheVariablesNothingIsTraced(t *testing.T) {
+func TestStart_Disabled(t *testing.T) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER"} {
 		t.Setenv(name, "")
 	}
@@ -56,7 +56,7 @@ func TestWithoutTheVariablesNothingIsTraced(t *testing.T) {
 }
 
 // The variables of the OpenTelemetry specification are all there is to set.
-func TestSpansGoWhereTheVariablesSay(t *testing.T) {
+func TestStart_Exports(t *testing.T) {
 	var mu sync.Mutex
 	var path, body string
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
