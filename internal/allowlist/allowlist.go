@@ -1,4 +1,4 @@
-// Package allowlist decides from which client addresses the keys of a merchant are accepted. Whoever answers that question uses it, so
+// Package allowlist decides from which client addresses the keys of a merchant are accepted. All that answer that question use it, so
 // that all answers are the same.
 package allowlist
 

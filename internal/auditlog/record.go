@@ -30,7 +30,7 @@ func SigningWithdrawn(record published.WebhookRecord) Line {
 	return line
 }
 
-// Rotation returns the line about the last rotation of a record; none: nobody can have its key.
+// Rotation returns the line about the last rotation of a record; none: its key was never issued.
 func Rotation(record published.KeyRecord) []Line {
 	if !record.Issued() {
 		return nil

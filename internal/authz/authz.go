@@ -62,9 +62,9 @@ type Guard struct {
 	allowed, refused *decisionCache
 	reviews          singleflight.Group
 
-	// refusals limits the reviewed and refused tokens of one peer, and slots all reviews at once.
-	refusals *ratelimit.Limiter
-	slots    chan struct{}
+	// rejections limits the reviewed and refused tokens of one peer, and slots all reviews at once.
+	rejections *ratelimit.Limiter
+	slots      chan struct{}
 }
 
 // RefusedTokens limits the refused tokens of one peer about which the Kubernetes API is asked.
@@ -88,13 +88,13 @@ const maxTokens = 4096
 func New(options Options) *Guard {
 	return &Guard{
 		Options: options, allowed: newDecisionCache(maxTokens, max(options.Grace, Remembered)), refused: newDecisionCache(maxTokens, 0),
-		refusals: ratelimit.NewLimiter(RefusedTokens, options.Now), slots: make(chan struct{}, MaxReviews),
+		rejections: ratelimit.NewLimiter(RefusedTokens, options.Now), slots: make(chan struct{}, MaxReviews),
 	}
 }
 
 // Check returns the user name of the token's account if it is authorized, else an error of this package or of ctx. Concurrent checks of one
 // token share one review, which goes on when a caller leaves. peer is the address of the connection, with or without a port: the
-// Kubernetes API is not asked without end about what is refused to it. A token that was allowed within the time Remembered does not suffer from the others of its peer.
+// Kubernetes API is not asked without end about what it refuses. A token that was allowed within the time Remembered does not suffer from the others of its peer.
 func (g *Guard) Check(ctx context.Context, peer, token string) (account string, err error) {
 	if !jwtShaped(token) {
 		return "", ErrUnauthenticated
@@ -126,7 +126,7 @@ func (g *Guard) reviewUnlessRefused(ctx context.Context, digest [sha256.Size]byt
 	}
 	_, remembered := g.wasAllowed(digest, g.Now(), max(g.Grace, Remembered))
 	if !remembered {
-		if _, allowed := g.refusals.Allow(peer); !allowed {
+		if _, allowed := g.rejections.Allow(peer); !allowed {
 			return "", ErrTooManyRefused
 		}
 	}
@@ -135,7 +135,7 @@ func (g *Guard) reviewUnlessRefused(ctx context.Context, digest [sha256.Size]byt
 	started := g.Now()
 	account, err = g.reviewInTurn(ctx, token)
 	if !remembered && (err == nil || errors.Is(err, ErrUnavailable)) {
-		g.refusals.Refund(peer)
+		g.rejections.Refund(peer)
 	}
 	if errors.Is(err, ErrUnavailable) {
 		if account, allowed := g.wasAllowed(digest, started, g.Grace); allowed {

@@ -26,7 +26,7 @@ func forged(token string) string {
 // peer is where callers connect from.
 const peer = "192.0.2.1:1234"
 
-// jwt is a token with these claims, whose signature nobody has made.
+// jwt is a token with these claims, with an invalid signature.
 func jwt(claims, signature string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + "." + signature
 }
@@ -81,11 +81,11 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if account := "system:serviceaccount:" + f.namespace + ":stranger"; strings.Count(f.log.String(), account) != 1 {
-		t.Errorf("the log does not say once who was refused:\n%s", &f.log)
+		t.Errorf("the log does not name once who was refused:\n%s", &f.log)
 	}
 }
 
-// Whoever presents a merchant's API key at the wrong port must not have it sent around the cluster.
+// A merchant's API key presented at the wrong port must not be sent around the cluster.
 func TestCheck_NoJWT(t *testing.T) {
 	f := newFixture(t)
 	guard := f.guard()
@@ -124,7 +124,7 @@ func TestAudience(t *testing.T) {
 	}
 }
 
-// What a token says of itself is enough to refuse it.
+// The claims of a token are enough to refuse it.
 func TestCheck_ClaimsBeforeReview(t *testing.T) {
 	f := newFixture(t)
 	guard := f.guard(func(o *authz.Options) { o.Audience = "settlements" })
@@ -140,7 +140,7 @@ func TestCheck_ClaimsBeforeReview(t *testing.T) {
 		"ended within the day":            {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-86_000), 1},
 		"ended long ago":                  {fmt.Sprintf(`{"aud":["settlements"],"exp":%d}`, now-90_000), 0},
 		"for another audience":            {fmt.Sprintf(`{"aud":["https://kubernetes.default.svc"],"exp":%d}`, now+60), 0},
-		"for nobody":                      {fmt.Sprintf(`{"exp":%d}`, now+60), 0},
+		"without an audience":             {fmt.Sprintf(`{"exp":%d}`, now+60), 0},
 		"an audience that is none":        {`{"aud":7}`, 0},
 		"claims that are no object":       {`[]`, 0},
 		"claims that are no JSON":         {`{`, 0},

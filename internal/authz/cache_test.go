@@ -199,7 +199,7 @@ func TestCheck_GoodTokensAreNotCounted(t *testing.T) {
 	}
 }
 
-// slowTokens reviews nothing before it is told to, and counts the reviews under way.
+// slowTokens reviews nothing before it is released, and counts the reviews in progress.
 type slowTokens struct {
 	someGoodTokens
 

@@ -42,7 +42,7 @@ type ListOptions struct {
 
 // Validate says which option is wrong, by its flag.
 func (o ListOptions) Validate() error {
-	_, err := filterOf(o.Merchant)
+	_, err := parseFilter(o.Merchant)
 	switch {
 	case o.RedisURL == "":
 		return errNoRedis
@@ -61,8 +61,8 @@ var (
 	merchantNameForm = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*/[a-z0-9][-.a-z0-9]*$`)
 )
 
-// filterOf reads --merchant.
-func filterOf(merchant string) (outbox.DeadLetterFilter, error) {
+// parseFilter parses --merchant.
+func parseFilter(merchant string) (outbox.DeadLetterFilter, error) {
 	switch {
 	case merchantNameForm.MatchString(merchant):
 		return outbox.DeadLetterFilter{Merchant: merchant}, nil
@@ -116,7 +116,7 @@ func Read(ctx context.Context, options ListOptions) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return entriesOf(letters), nil
+	return newEntries(letters), nil
 }
 
 // merchantLabel names a merchant for people.
@@ -132,7 +132,7 @@ func openRedis(url string) (*redis.Client, error) {
 }
 
 func selectLetters(ctx context.Context, events *outbox.Outbox, merchant string, limit int) ([]outbox.DeadLetter, error) {
-	filter, err := filterOf(merchant)
+	filter, err := parseFilter(merchant)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func selectLetters(ctx context.Context, events *outbox.Outbox, merchant string, 
 	return events.DeadLetters(ctx, filter)
 }
 
-func entriesOf(letters []outbox.DeadLetter) []Entry {
+func newEntries(letters []outbox.DeadLetter) []Entry {
 	all := make([]Entry, len(letters))
 	for i, letter := range letters {
 		event := letter.Event

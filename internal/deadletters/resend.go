@@ -33,7 +33,7 @@ func (o ResendOptions) Validate() error {
 			selectors++
 		}
 	}
-	_, err := filterOf(o.Merchant)
+	_, err := parseFilter(o.Merchant)
 	switch {
 	case o.RedisURL == "":
 		return errNoRedis
@@ -85,9 +85,9 @@ func Resend(ctx context.Context, options ResendOptions, to io.Writer) error {
 // notSent says what was not sent, and why.
 func notSent(options ResendOptions, resent outbox.Resent) error {
 	var errs []error
-	refused := 0
+	disabled := 0
 	for _, endpoint := range resent.Disabled {
-		refused += endpoint.Events
+		disabled += endpoint.Events
 		why := "it answered 410 Gone"
 		if endpoint.Cause == outbox.EndpointFailing {
 			why = "every attempt has failed since " + endpoint.FailingSince.Format(time.RFC3339) + ", the last answer is " + endpoint.LastFailure.Answer
@@ -96,7 +96,7 @@ func notSent(options ResendOptions, resent outbox.Resent) error {
 			"change spec.webhook.resumeTrigger of the Merchant and try again, or add --resume",
 			endpoint.Events, merchantLabel(endpoint.Merchant, endpoint.MerchantID), endpoint.DisabledAt.Format(time.RFC3339), why))
 	}
-	if unknown := len(options.IDs) - resent.Sent - refused; unknown > 0 {
+	if unknown := len(options.IDs) - resent.Sent - disabled; unknown > 0 {
 		errs = append(errs, fmt.Errorf("%d of %d ids are not dead letters; they are listed by: merchant-operator dead-letters list", unknown, len(options.IDs)))
 	}
 	return errors.Join(errs...)

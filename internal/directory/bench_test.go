@@ -23,7 +23,7 @@ func (f fixture) populate(b *testing.B, keys int) []string {
 		const each = 100
 		merchant := types.UID(fmt.Sprintf("merchant-%d", i/each))
 		if i%each == 0 {
-			_ = f.merchantInformer.Add(configMapOf(b, merchantRecord(merchant)))
+			_ = f.merchantInformer.Add(newConfigMap(b, merchantRecord(merchant)))
 		}
 		presented[i], _ = f.publish(b, types.UID(fmt.Sprintf("key-%d", i)), merchant)
 	}
@@ -69,7 +69,7 @@ func BenchmarkUpdate(b *testing.B) {
 		f := newFixture()
 		f.populate(b, keys)
 		_, record := issue(b, "key-7", "merchant-0")
-		secret := secretOf(b, record)
+		secret := newSecret(b, record)
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -86,7 +86,7 @@ func BenchmarkAllows(b *testing.B) {
 				r.IPAllowlist = append(r.IPAllowlist, v1alpha1.IPBlock(fmt.Sprintf("198.51.100.%d/32", i)))
 			}
 		})
-		merchant, err := decodeMerchant(configMapOf(b, record))
+		merchant, err := decodeMerchant(newConfigMap(b, record))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -78,7 +78,7 @@ var (
 	ErrDisabled        = errors.New("the API key is disabled")
 	ErrExpired         = errors.New("the API key has expired")
 	// ErrNewerVersion: a newer program wrote the record of the key or of its merchant, and this one has never read another. The key may
-	// be good: this is no refusal.
+	// be good: this is no reason for a 401.
 	ErrNewerVersion = errors.New("a newer version wrote the published object of the API key or its merchant")
 	// ErrWrongMode: somebody has claimed the digest of a generated key for an ApiKey of the other mode.
 	ErrWrongMode = errors.New("the label of the API key is of another mode than its ApiKey")
@@ -181,7 +181,7 @@ type Merchant struct {
 func (m *Merchant) Active() bool { return m.State == v1alpha1.MerchantActive }
 
 // Identify returns the owner of a key. A key with a known key id and another digest is returned too, not accepted, because another replica
-// may have rotated it a moment ago. One that has ended is returned because now is one replica's clock. The map lookup leaks nothing: it is
+// may have just rotated it. One that has ended is returned because now is one replica's clock. The map lookup leaks nothing: it is
 // by digest, which a guesser cannot choose. With ErrMerchantMissing, ErrDisabled and ErrWrongMode the Principal has key id and mode, with
 // ErrExpired all but Live.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
@@ -201,25 +201,25 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	if id == found.id {
 		prefix = apikey.PrefixOf(presented)
 	}
-	refused := Principal{KeyID: found.id, TestMode: found.test}
+	rejected := Principal{KeyID: found.id, TestMode: found.test}
 	if labelled, test := apikey.Labelled(presented); labelled && test != found.test {
-		return refused, ErrWrongMode
+		return rejected, ErrWrongMode
 	}
 	merchant := d.index.merchants[found.merchant]
 	if merchant == nil { // first: the operator disables the keys of a Merchant that is deleted
-		return refused, ErrMerchantMissing
+		return rejected, ErrMerchantMissing
 	}
 	if found.disabled && !found.superseded { // for a superseded record the override decides
-		return refused, ErrDisabled
+		return rejected, ErrDisabled
 	}
 	record := found.record()
 	expired := !found.superseded && !record.Usable(now)
 	switch {
 	case !found.unreadable && !merchant.Unreadable:
 	case expired:
-		return refused, ErrExpired
+		return rejected, ErrExpired
 	default: // whatever the digest: it may be in an overlap, or just issued by another replica
-		return refused, ErrNewerVersion
+		return rejected, ErrNewerVersion
 	}
 	principal := found.principal(digest, prefix, merchant)
 	principal.Until, principal.Accepted = record.AcceptedUntil(digest)

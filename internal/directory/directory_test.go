@@ -27,10 +27,10 @@ func TestIdentify_Principal(t *testing.T) {
 		r.Permissions, r.IPAllowlist = []v1alpha1.Permission{"read", "of a later version"}, []v1alpha1.IPBlock{"203.0.113.7"}
 		r.LastRotation.Time = now.Add(-time.Minute)
 	})
-	secret := secretOf(t, record)
+	secret := newSecret(t, record)
 	secret.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 	_ = f.keyInformer.Add(secret)
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme", func(r *published.MerchantRecord) {
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::7"}
 		r.Page = &v1alpha1.PageSettings{AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks"}
 	})))
@@ -65,7 +65,7 @@ func TestIdentify_Principal(t *testing.T) {
 
 func TestIdentify(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	past, future := now.Add(-time.Second), now.Add(time.Second)
 	elsewhere, overlapping, ended := strings.Repeat("f", 40), strings.Repeat("o", 40), strings.Repeat("e", 40)
 
@@ -142,10 +142,10 @@ func testKey(t *testing.T) (plaintext string, record published.KeyRecord) {
 
 func TestIdentify_TestMode(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	live, _ := f.publish(t, "till", "acme")
 	test, record := testKey(t)
-	_ = f.keyInformer.Add(secretOf(t, record))
+	_ = f.keyInformer.Add(newSecret(t, record))
 	if !apikey.IsTest(test) || apikey.IsTest(live) {
 		t.Fatalf("labels: %.8s, %.8s", test, live)
 	}
@@ -155,13 +155,13 @@ func TestIdentify_TestMode(t *testing.T) {
 		}
 	}
 	record.State, record.Revision = v1alpha1.ApiKeyDisabled, 2
-	_ = f.keyInformer.Update(secretOf(t, record))
+	_ = f.keyInformer.Update(newSecret(t, record))
 	if got, err := f.Identify(test, now); !errors.Is(err, ErrDisabled) || !got.TestMode {
 		t.Errorf("a disabled test key: %+v, %v", got, err)
 	}
 }
 
-// Whoever has a test key may try to have its digest published as that of a live key, and the other way round.
+// The holder of a test key may try to have its digest published as that of a live key, and the other way round.
 func TestIdentify_PrefixOfOtherMode(t *testing.T) {
 	live, _ := issue(t, "elsewhere-live", "acme")
 	test, _ := testKey(t)
@@ -170,7 +170,7 @@ func TestIdentify_PrefixOfOtherMode(t *testing.T) {
 		test      bool
 	}{{live, true}, {test, false}} {
 		f := newFixture()
-		_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+		_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 		digest := apikey.DigestOf(c.presented)
 		f.publish(t, "claimant", "acme", func(r *published.KeyRecord) {
 			r.Test, r.HandledDigest = c.test, &digest
@@ -206,7 +206,7 @@ func laterVersion(t testing.TB, data []byte, change map[string]any) []byte {
 
 func laterSecret(t testing.TB, record published.KeyRecord, change map[string]any) *corev1.Secret {
 	t.Helper()
-	secret := secretOf(t, record)
+	secret := newSecret(t, record)
 	secret.ResourceVersion = "later"
 	secret.Data["record.json"] = laterVersion(t, secret.Data["record.json"], change)
 	return secret
@@ -214,14 +214,14 @@ func laterSecret(t testing.TB, record published.KeyRecord, change map[string]any
 
 func laterConfigMap(t testing.TB, uid types.UID, change map[string]any) *corev1.ConfigMap {
 	t.Helper()
-	configMap := configMapOf(t, merchantRecord(uid))
+	configMap := newConfigMap(t, merchantRecord(uid))
 	configMap.ResourceVersion = "later"
 	configMap.Data["merchant.json"] = string(laterVersion(t, []byte(configMap.Data["merchant.json"]), change))
 	return configMap
 }
 
 // A replica meets the record that the next version wrote of a key: it may know an earlier one, or have just started. It refuses what the
-// envelope refuses, goes on with what it knows, and never says of a key that may be good that it is not.
+// envelope refuses, goes on with what it knows, and never refuses a key that may be good.
 func TestIdentify_RecordOfTheNextVersion(t *testing.T) {
 	long := now.Add(time.Hour)
 	for name, test := range map[string]struct {
@@ -239,7 +239,7 @@ func TestIdentify_RecordOfTheNextVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			started, restarted := newFixture(), newFixture()
 			for _, f := range []fixture{started, restarted} {
-				_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+				_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 			}
 			key, record := started.publish(t, "till", "acme")
 			record.Revision++
@@ -290,7 +290,7 @@ func TestIdentify_NarrowedByTheNextVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
-			_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+			_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 			if test.before == nil {
 				test.before = func(*published.KeyRecord) {}
 			}
@@ -311,11 +311,11 @@ func TestIdentify_NarrowedByTheNextVersion(t *testing.T) {
 	}
 }
 
-// The next version rotates a key. A replica that knew the former record accepts the new key, and the old one no longer by itself:
+// The next version rotates a key. A replica that knew the former record accepts the new key, and the old one no longer on its own:
 // whether it has an overlap is for Redis to say.
 func TestIdentify_RotatedByTheNextVersion(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	old, record := f.publish(t, "till", "acme")
 	fresh, next := issue(t, "till", "acme")
 	next.Generation, next.Revision, next.Current.CreatedAt = 2, record.Revision+1, record.Current.CreatedAt.Add(time.Second)
@@ -346,9 +346,9 @@ func TestIdentify_MerchantOfTheNextVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			started, restarted := newFixture(), newFixture()
-			_ = started.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+			_ = started.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 			key, record := started.publish(t, "till", "acme")
-			_ = restarted.keyInformer.Add(secretOf(t, record))
+			_ = restarted.keyInformer.Add(newSecret(t, record))
 			later := laterConfigMap(t, "acme", test.change)
 			_ = started.merchantInformer.Update(later)
 			_ = restarted.merchantInformer.Replace([]any{later}, "1")
@@ -359,7 +359,7 @@ func TestIdentify_MerchantOfTheNextVersion(t *testing.T) {
 			if _, err := restarted.Identify(key, now); !errors.Is(err, ErrNewerVersion) {
 				t.Errorf("a replica that has just started: %v", err)
 			}
-			// Another replica may have issued it a moment ago, and a request that is not served does not ask Redis.
+			// Another replica may have just issued it, and a request that is not served does not ask Redis.
 			if _, err := restarted.Identify(reissue(t, "till"), now); !errors.Is(err, ErrNewerVersion) {
 				t.Errorf("another key of the id, on a replica that has just started: %v", err)
 			}
@@ -370,18 +370,18 @@ func TestIdentify_MerchantOfTheNextVersion(t *testing.T) {
 			}
 			disabled := record
 			disabled.State, disabled.Revision = v1alpha1.ApiKeyDisabled, record.Revision+1
-			_ = restarted.keyInformer.Update(secretOf(t, disabled))
+			_ = restarted.keyInformer.Update(newSecret(t, disabled))
 			for _, presented := range []string{key, reissue(t, "till")} {
 				if _, err := restarted.Identify(presented, now); !errors.Is(err, ErrDisabled) {
 					t.Errorf("a disabled key: %v", err)
 				}
 			}
 			record.Revision += 2
-			_ = restarted.keyInformer.Update(secretOf(t, record))
+			_ = restarted.keyInformer.Update(newSecret(t, record))
 			if restarted.Merchant(published.ID("acme")) != nil {
 				t.Error("a merchant that cannot be read is shown")
 			}
-			_ = restarted.merchantInformer.Update(configMapOf(t, merchantRecord("acme"))) // rolled forward or repaired
+			_ = restarted.merchantInformer.Update(newConfigMap(t, merchantRecord("acme"))) // rolled forward or repaired
 			if got, err := restarted.Identify(key, now); err != nil || !got.Live {
 				t.Errorf("after a readable record: %v", err)
 			}
@@ -406,7 +406,7 @@ func TestIdentify_AllowlistOfTheNextVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			reporting := func(r *published.MerchantRecord) { r.IPAllowlistMode = v1alpha1.IPAllowlistReport }
-			configMap := configMapOf(t, merchantRecord("acme", reporting))
+			configMap := newConfigMap(t, merchantRecord("acme", reporting))
 			_ = f.merchantInformer.Add(configMap)
 			key, _ := f.publish(t, "till", "acme")
 			later := configMap.DeepCopy()
@@ -427,7 +427,7 @@ func TestIdentify_AllowlistOfTheNextVersion(t *testing.T) {
 // A tombstone of the next version ends its key as one of this version does.
 func TestIdentify_TombstoneOfTheNextVersion(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	key, record := f.publish(t, "till", "acme")
 	tombstone, err := published.EncodeTombstone(namespace, published.Tombstone{
 		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source, EndedAt: now,

@@ -82,7 +82,7 @@ func issue(t testing.TB, uid, merchantUID types.UID, change ...func(*published.K
 func (f fixture) publish(t testing.TB, uid, merchantUID types.UID, change ...func(*published.KeyRecord)) (plaintext string, record published.KeyRecord) {
 	t.Helper()
 	plaintext, record = issue(t, uid, merchantUID, change...)
-	_ = f.keyInformer.Add(secretOf(t, record))
+	_ = f.keyInformer.Add(newSecret(t, record))
 	return plaintext, record
 }
 
@@ -113,7 +113,7 @@ func merchantRecord(uid types.UID, change ...func(*published.MerchantRecord)) pu
 	return record
 }
 
-func secretOf(t testing.TB, record published.KeyRecord) *corev1.Secret {
+func newSecret(t testing.TB, record published.KeyRecord) *corev1.Secret {
 	t.Helper()
 	secret, err := published.EncodeKey(namespace, record)
 	if err != nil {
@@ -122,7 +122,7 @@ func secretOf(t testing.TB, record published.KeyRecord) *corev1.Secret {
 	return secret
 }
 
-func configMapOf(t testing.TB, record published.MerchantRecord) *corev1.ConfigMap {
+func newConfigMap(t testing.TB, record published.MerchantRecord) *corev1.ConfigMap {
 	t.Helper()
 	configMap, err := published.EncodeMerchant(namespace, record)
 	if err != nil {
@@ -212,7 +212,7 @@ func (c clusterFixture) watch(t *testing.T, config *rest.Config) (stop func()) {
 
 func (c clusterFixture) createMerchant(t *testing.T, uid string) {
 	t.Helper()
-	configMap := configMapOf(t, merchantRecord(types.UID(uid)))
+	configMap := newConfigMap(t, merchantRecord(types.UID(uid)))
 	configMap.Namespace = c.namespace
 	if _, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func (c clusterFixture) createMerchant(t *testing.T, uid string) {
 func (c clusterFixture) createKey(t *testing.T, uid, merchantUID string) (plaintext string, created *corev1.Secret) {
 	t.Helper()
 	plaintext, record := issue(t, types.UID(uid), types.UID(merchantUID))
-	secret := secretOf(t, record)
+	secret := newSecret(t, record)
 	secret.Namespace = c.namespace
 	created, err := c.client.CoreV1().Secrets(c.namespace).Create(t.Context(), secret, metav1.CreateOptions{})
 	if err != nil {
@@ -234,7 +234,7 @@ func (c clusterFixture) createKey(t *testing.T, uid, merchantUID string) (plaint
 func (c clusterFixture) update(t *testing.T, secret *corev1.Secret, record published.KeyRecord) {
 	t.Helper()
 	secret = secret.DeepCopy()
-	secret.Data = secretOf(t, record).Data
+	secret.Data = newSecret(t, record).Data
 	if _, err := c.client.CoreV1().Secrets(c.namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

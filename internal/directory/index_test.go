@@ -20,50 +20,50 @@ func claiming(presented string, at time.Time) func(*published.KeyRecord) {
 	}
 }
 
-// whatBecomesOf a victim's record: in none of these cases does its key, dead or alive, open another one's merchant.
-var whatBecomesOf = map[string]func(*testing.T, fixture, published.KeyRecord){
+// changesOfVictim are what may happen to a victim's record. In no case does its key, dead or alive, open another one's merchant.
+var changesOfVictim = map[string]func(*testing.T, fixture, published.KeyRecord){
 	"nothing": func(*testing.T, fixture, published.KeyRecord) {},
 	"rotated over HTTP": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = f.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, 0)))
+		_ = f.keyInformer.Update(newSecret(t, rotatedRecord(t, victim, 0)))
 	},
 	"rotated by trigger, in its overlap": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = f.keyInformer.Update(secretOf(t, rotatedRecord(t, victim, time.Hour)))
+		_ = f.keyInformer.Update(newSecret(t, rotatedRecord(t, victim, time.Hour)))
 	},
 	"disabled": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
 		victim.State = v1alpha1.ApiKeyDisabled
 		victim.Revision++
-		_ = f.keyInformer.Update(secretOf(t, victim))
+		_ = f.keyInformer.Update(newSecret(t, victim))
 	},
 	"expired": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
 		victim.ExpiresAt = new(now.Add(-time.Second))
 		victim.Revision++
-		_ = f.keyInformer.Update(secretOf(t, victim))
+		_ = f.keyInformer.Update(newSecret(t, victim))
 	},
 	"undecodable": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = f.keyInformer.Update(broken(secretOf(t, victim), "7"))
+		_ = f.keyInformer.Update(broken(newSecret(t, victim), "7"))
 	},
 	"of a newer version": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = f.keyInformer.Update(newerVersion(secretOf(t, victim), "7"))
+		_ = f.keyInformer.Update(newerVersion(newSecret(t, victim), "7"))
 	},
 	"deleted": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
-		_ = f.keyInformer.Delete(secretOf(t, victim))
+		_ = f.keyInformer.Delete(newSecret(t, victim))
 	},
 	"deleted, with its tombstone": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
 		f.writeTombstone(t, victim)
-		_ = f.keyInformer.Delete(secretOf(t, victim))
+		_ = f.keyInformer.Delete(newSecret(t, victim))
 	},
 	"vanished on a relist": func(t *testing.T, f fixture, victim published.KeyRecord) {
 		t.Helper()
 		_, thief := issue(t, "thief", "thief")
-		_ = f.keyInformer.Replace([]any{f.thiefs(t, thief, victim)}, "9")
+		_ = f.keyInformer.Replace([]any{f.publishThief(t, thief, victim)}, "9")
 	},
 }
 
@@ -89,30 +89,30 @@ func (f fixture) writeTombstone(t *testing.T, record published.KeyRecord) {
 	_ = f.Informer("tombstone").Add(configMap)
 }
 
-// thiefs is the thief's Secret as it was published.
-func (f fixture) thiefs(t *testing.T, thief, victim published.KeyRecord) any {
+// publishThief is the thief's Secret as it was published.
+func (f fixture) publishThief(t *testing.T, thief, victim published.KeyRecord) any {
 	t.Helper()
 	digest := victim.Current.Digest
 	thief.Current = published.Current{Digest: digest, CreatedAt: now}
 	thief.HandledDigest = &digest
-	return secretOf(t, thief)
+	return newSecret(t, thief)
 }
 
 func TestClaims_StolenDigest(t *testing.T) {
 	for kind, external := range map[string]bool{"a generated key": false, "an externally generated key": true} {
-		for what, become := range whatBecomesOf {
+		for what, become := range changesOfVictim {
 			for order, thiefFirst := range map[string]bool{"the victim is published first": false, "the thief is published first": true} {
 				t.Run(kind+", "+what+", "+order, func(t *testing.T) {
 					f := newFixture()
-					_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("victim")))
-					_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("thief")))
+					_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("victim")))
+					_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("thief")))
 					presented, victim := issue(t, "victim", "victim")
 					if external {
 						presented = strings.Repeat("v", 40)
 						claiming(presented, now.Add(-time.Hour))(&victim)
 					}
 					_, thief := issue(t, "thief", "thief", claiming(presented, now))
-					secrets := []any{secretOf(t, victim), secretOf(t, thief)}
+					secrets := []any{newSecret(t, victim), newSecret(t, thief)}
 					if thiefFirst {
 						secrets[0], secrets[1] = secrets[1], secrets[0]
 					}
@@ -136,14 +136,14 @@ func TestClaims_StolenDigest(t *testing.T) {
 // A key moves to another cluster without touching the till: its key id means nothing here, and its digest is claimed.
 func TestClaims_KeyOfAnotherCluster(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	moved, _ := issue(t, "key in another cluster", "acme")
 	_, record := f.publish(t, "till", "acme", claiming(moved, now))
 	got, err := f.Identify(moved, now)
 	if err != nil || got.KeyID != record.KeyID || !got.Live || got.Prefix != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// Had the key id ever been here, nobody but its own record could accept it.
+	// If the key id was ever here, only its own record can accept it.
 	_, former := issue(t, "key in another cluster", "acme")
 	f.writeTombstone(t, former)
 	if _, err := f.Identify(moved, now); !errors.Is(err, ErrUnknown) {
@@ -157,7 +157,7 @@ func TestClaims_KeyOfAnotherCluster(t *testing.T) {
 
 func TestTombstone_EndsPublishedKey(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	generated, record := f.publish(t, "till", "acme")
 	external := strings.Repeat("e", 40)
 	_, claim := f.publish(t, "external", "acme", claiming(external, now))
@@ -172,7 +172,7 @@ func TestTombstone_EndsPublishedKey(t *testing.T) {
 
 func TestClaims_ContestEnds(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	shared := strings.Repeat("s", 40)
 	_, first := f.publish(t, "first", "acme", claiming(shared, now.Add(-time.Hour)))
 	_, second := f.publish(t, "second", "acme", claiming(shared, now))
@@ -185,14 +185,14 @@ func TestClaims_ContestEnds(t *testing.T) {
 		}
 	}
 	want(third.KeyID)
-	_ = f.keyInformer.Delete(secretOf(t, second))
+	_ = f.keyInformer.Delete(newSecret(t, second))
 	want(third.KeyID)
-	_ = f.keyInformer.Delete(secretOf(t, third))
-	want("") // nobody inherits it
+	_ = f.keyInformer.Delete(newSecret(t, third))
+	want("") // no other key inherits it
 	if _, err := f.Identify(shared, now); !errors.Is(err, ErrDigestClaimed) {
 		t.Errorf("a digest whose holder is gone: %v", err)
 	}
-	_ = f.keyInformer.Delete(secretOf(t, first))
+	_ = f.keyInformer.Delete(newSecret(t, first))
 	want("")
 	if len(f.index.external) != 0 || len(f.index.contested) != 0 {
 		t.Errorf("%d and %d digests are indexed, want none", len(f.index.external), len(f.index.contested))
@@ -204,11 +204,11 @@ func TestClaims_ContestEnds(t *testing.T) {
 // An ApiKey that is deleted and created again gets its digest back, also where both are heard of at once.
 func TestClaims_ApiKeyReplaced(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	presented := strings.Repeat("s", 40)
 	f.publish(t, "first", "acme", claiming(presented, now.Add(-time.Hour)))
 	_, again := issue(t, "second", "acme", claiming(presented, now))
-	_ = f.keyInformer.Replace([]any{secretOf(t, again)}, "9")
+	_ = f.keyInformer.Replace([]any{newSecret(t, again)}, "9")
 	if got, err := f.Identify(presented, now); err != nil || got.KeyID != again.KeyID || !got.Live {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -216,12 +216,12 @@ func TestClaims_ApiKeyReplaced(t *testing.T) {
 
 func TestClaims_RecordChanges(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	old, record := f.publish(t, "till", "acme")
 	fresh := reissue(t, "till")
 	rotated := record.Rotated(
 		published.Current{Digest: apikey.DigestOf(fresh), Prefix: "mk_live_", CreatedAt: now.Add(time.Second)}, v1alpha1.RotationAPI, 0, now)
-	_ = f.keyInformer.Update(secretOf(t, rotated))
+	_ = f.keyInformer.Update(newSecret(t, rotated))
 
 	if got, err := f.Identify(old, now); err != nil || got.Live {
 		t.Errorf("the old key: live %v, %v", got.Live, err)
@@ -234,34 +234,34 @@ func TestClaims_RecordChanges(t *testing.T) {
 	}
 }
 
-// A record that was put back opens nothing by itself: what holds is for Redis to say, which knows of the newer one.
+// A record that was put back accepts nothing on its own: Redis decides, which knows of the newer one.
 func TestClaims_OlderRecordPutBack(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	old, before := f.publish(t, "till", "acme")
 	rotated := rotatedRecord(t, before, 0)
-	_ = f.keyInformer.Update(secretOf(t, rotated))
+	_ = f.keyInformer.Update(newSecret(t, rotated))
 	refused := func(when string, presented string) {
 		t.Helper()
 		if got, err := f.Identify(presented, now); err != nil || got.Live {
 			t.Errorf("%s: live %v, %v, want a key that Redis decides about", when, got.Live, err)
 		}
 	}
-	_ = f.keyInformer.Update(secretOf(t, before))
+	_ = f.keyInformer.Update(newSecret(t, before))
 	refused("put back", old)
-	_ = f.keyInformer.Replace([]any{secretOf(t, before)}, "9")
+	_ = f.keyInformer.Replace([]any{newSecret(t, before)}, "9")
 	refused("listed again", old)
 	before.Revision = now.Add(24 * time.Hour).UnixMilli()
-	_ = f.keyInformer.Update(secretOf(t, before))
+	_ = f.keyInformer.Update(newSecret(t, before))
 	refused("with a fresh revision", old)
 	before.Superseded = true
-	_ = f.keyInformer.Update(secretOf(t, before))
+	_ = f.keyInformer.Update(newSecret(t, before))
 	refused("marked", old)
 
 	issued := rotatedRecord(t, before, 0)
 	fresh := reissue(t, "till")
 	issued.Current.Digest = apikey.DigestOf(fresh)
-	_ = f.keyInformer.Update(secretOf(t, issued))
+	_ = f.keyInformer.Update(newSecret(t, issued))
 	if got, err := f.Identify(fresh, now); err != nil || !got.Live {
 		t.Errorf("issued anew: live %v, %v", got.Live, err)
 	}

@@ -36,9 +36,9 @@ type key struct {
 	permissions Permissions
 	// external: the current key was externally generated.
 	external bool
-	// superseded: this record was restored after a newer one was published. It accepts nothing by itself.
+	// superseded: this record was restored after a newer one was published. It accepts nothing on its own.
 	superseded bool
-	// unreadable: a newer program wrote the record, of which this one knows the envelope alone. It can refuse by it, nothing else.
+	// unreadable: a newer program wrote the record, of which this one knows the envelope alone. It can only refuse by it.
 	unreadable bool
 }
 
@@ -118,7 +118,7 @@ func (k *key) record() published.KeyRecord {
 		MerchantID: k.merchant.Value(),
 		Generation: k.generation,
 		Revision:   k.revision,
-		Current:    published.Current{Digest: k.digest, CreatedAt: timeOf(k.issued)},
+		Current:    published.Current{Digest: k.digest, CreatedAt: unixMicro(k.issued)},
 		State:      v1alpha1.ApiKeyActive,
 		Superseded: k.superseded,
 	}
@@ -176,8 +176,8 @@ func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant)
 		Digest:      digest,
 		TestMode:    k.test,
 		Prefix:      prefix,
-		CreatedAt:   timeOf(k.created),
-		RotatedAt:   timeOf(k.rotated),
+		CreatedAt:   unixMicro(k.created),
+		RotatedAt:   unixMicro(k.rotated),
 		Permissions: k.permissions,
 		Merchant:    merchant,
 	}
@@ -189,7 +189,7 @@ func (k *key) principal(digest apikey.Digest, prefix string, merchant *Merchant)
 
 // order is the order of the record.
 func (k *key) order() published.Order {
-	return published.Order{Issued: max(timeOf(k.issued).UnixMilli(), 0), Revision: k.revision}
+	return published.Order{Issued: max(unixMicro(k.issued).UnixMilli(), 0), Revision: k.revision}
 }
 
-func timeOf(microseconds int64) time.Time { return time.UnixMicro(microseconds).UTC() }
+func unixMicro(microseconds int64) time.Time { return time.UnixMicro(microseconds).UTC() }

@@ -26,7 +26,7 @@ func NewPermissions(words []v1alpha1.Permission) Permissions {
 	return p
 }
 
-// Has reports whether a key may do something. Nobody may do what this version does not know.
+// Has reports whether a key may do something. What this version does not know is not allowed.
 func (p Permissions) Has(permission v1alpha1.Permission) bool {
 	bit := slices.Index(known, permission)
 	return bit >= 0 && p&(1<<bit) != 0

@@ -91,7 +91,7 @@ func TestWatch_SkipsUndecodable(t *testing.T) {
 	c.watch(t, sharedConfig)
 	<-c.Synced()
 	c.want(t, good, nil)
-	wantMetrics(t, c.fixture, 1, 1)
+	checkMetrics(t, c.fixture, 1, 1)
 }
 
 func TestWatch_APIServerAway(t *testing.T) {
@@ -172,7 +172,7 @@ func TestMerchantDeleted(t *testing.T) {
 		configMap.Data["tombstone.json"] = data
 		return configMap
 	}
-	acme := configMapOf(t, merchantRecord("acme"))
+	acme := newConfigMap(t, merchantRecord("acme"))
 	damaged := acme.DeepCopy()
 	damaged.Data = nil
 	ofAcme := tombstone(published.TombstoneMerchant, id)
@@ -213,9 +213,9 @@ func TestMerchantDeleted(t *testing.T) {
 
 func TestWatch_UndecodableKey(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	key, record := issue(t, "till", "acme")
-	secret := secretOf(t, record)
+	secret := newSecret(t, record)
 	_ = f.keyInformer.Add(secret)
 
 	_ = f.keyInformer.Update(broken(secret, "7"))
@@ -226,12 +226,12 @@ func TestWatch_UndecodableKey(t *testing.T) {
 	if _, err := f.Identify(other, now); err != nil {
 		t.Errorf("another key was lost: %v", err)
 	}
-	wantMetrics(t, f, 1, 1)
+	checkMetrics(t, f, 1, 1)
 
 	_ = f.keyInformer.Replace([]any{broken(secret, "7")}, "8") // a relist says the same again
-	wantMetrics(t, f, 1, 1)
+	checkMetrics(t, f, 1, 1)
 	_ = f.keyInformer.Update(broken(secret, "9"))
-	wantMetrics(t, f, 1, 2)
+	checkMetrics(t, f, 1, 2)
 	if got := strings.Count(f.log.String(), "name=key-"+record.KeyID); got != 2 {
 		t.Errorf("the log names it %d times, want once for each of 2 versions:\n%s", got, f.log)
 	}
@@ -240,7 +240,7 @@ func TestWatch_UndecodableKey(t *testing.T) {
 	}
 
 	_ = f.keyInformer.Update(secret)
-	wantMetrics(t, f, 0, 2)
+	checkMetrics(t, f, 0, 2)
 	if _, err := f.Identify(key, now); err != nil {
 		t.Errorf("the repaired key: %v", err)
 	}
@@ -254,11 +254,11 @@ func TestWatch_UndecodableKeyDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			_, record := issue(t, "till", "acme")
-			secret := broken(secretOf(t, record), "7")
+			secret := broken(newSecret(t, record), "7")
 			_ = f.keyInformer.Add(secret)
-			wantMetrics(t, f, 1, 1)
+			checkMetrics(t, f, 1, 1)
 			vanish(f, secret)
-			wantMetrics(t, f, 0, 1)
+			checkMetrics(t, f, 0, 1)
 		})
 	}
 }
@@ -267,8 +267,8 @@ func TestWatch_UndecodableMerchant(t *testing.T) {
 	f := newFixture()
 	acme, _ := f.publish(t, "acme-till", "acme")
 	books, _ := f.publish(t, "books-till", "books")
-	configMap := configMapOf(t, merchantRecord("acme"))
-	_ = f.merchantInformer.Replace([]any{configMap, configMapOf(t, merchantRecord("books"))}, "1")
+	configMap := newConfigMap(t, merchantRecord("acme"))
+	_ = f.merchantInformer.Replace([]any{configMap, newConfigMap(t, merchantRecord("books"))}, "1")
 
 	unreadable := configMap.DeepCopy()
 	unreadable.Data = map[string]string{"merchant.json": strings.ReplaceAll(configMap.Data["merchant.json"], `"state":"Active"`, `"state":"Actve"`)}
@@ -285,14 +285,14 @@ func TestWatch_UndecodableMerchant(t *testing.T) {
 func TestWatch_NewerVersion(t *testing.T) {
 	f := newFixture()
 	key, record := f.publish(t, "till", "acme")
-	configMap := configMapOf(t, merchantRecord("acme"))
+	configMap := newConfigMap(t, merchantRecord("acme"))
 	_ = f.merchantInformer.Add(configMap)
 	newer := configMap.DeepCopy()
 	newer.ResourceVersion = "7"
 	newer.Data = map[string]string{"merchant.json": strings.ReplaceAll(configMap.Data["merchant.json"], `"version":1`, `"version":99`)}
 	_ = f.merchantInformer.Update(newer)
-	_ = f.keyInformer.Update(newerVersion(secretOf(t, record), "7"))
-	_ = f.keyInformer.Replace([]any{newerVersion(secretOf(t, record), "7")}, "8")
+	_ = f.keyInformer.Update(newerVersion(newSecret(t, record), "7"))
+	_ = f.keyInformer.Replace([]any{newerVersion(newSecret(t, record), "7")}, "8")
 	if got, err := f.Identify(key, now); err != nil || !got.Live {
 		t.Errorf("live %v, %v", got.Live, err)
 	}
@@ -306,13 +306,13 @@ func TestWatch_NewerVersion(t *testing.T) {
 
 func TestWatch_Relist(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Replace([]any{configMapOf(t, merchantRecord("acme")), configMapOf(t, merchantRecord("books"))}, "1")
+	_ = f.merchantInformer.Replace([]any{newConfigMap(t, merchantRecord("acme")), newConfigMap(t, merchantRecord("books"))}, "1")
 	gone, _ := f.publish(t, "gone", "acme")
 	kept, record := f.publish(t, "kept", "acme")
 	closed, closedRecord := f.publish(t, "closed", "books")
 
-	_ = f.keyInformer.Replace([]any{secretOf(t, record), secretOf(t, closedRecord)}, "2")
-	_ = f.merchantInformer.Replace([]any{configMapOf(t, merchantRecord("acme"))}, "2")
+	_ = f.keyInformer.Replace([]any{newSecret(t, record), newSecret(t, closedRecord)}, "2")
+	_ = f.merchantInformer.Replace([]any{newConfigMap(t, merchantRecord("acme"))}, "2")
 	for _, test := range []struct {
 		key  string
 		want error
@@ -326,12 +326,12 @@ func TestWatch_Relist(t *testing.T) {
 // A reflector collects a first list read already, see kube.Informer.Transformer, and holds no Secret of it any more.
 func TestWatch_ListReadOnArrival(t *testing.T) {
 	f := newFixture()
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("acme")))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
 	gone, _ := f.publish(t, "gone", "acme")
 	key, record := issue(t, "till", "acme")
 	_, unreadable := issue(t, "unreadable", "acme")
 	var list []any
-	for _, secret := range []*corev1.Secret{secretOf(t, record), broken(secretOf(t, unreadable), "7")} {
+	for _, secret := range []*corev1.Secret{newSecret(t, record), broken(newSecret(t, unreadable), "7")} {
 		read, err := f.keyInformer.Transformer()(secret)
 		if _, whole := read.(*corev1.Secret); whole || err != nil {
 			t.Fatalf("read as %T, %v", read, err)
@@ -346,7 +346,7 @@ func TestWatch_ListReadOnArrival(t *testing.T) {
 	if _, err := f.Identify(gone, now); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the key that is not on the list: %v", err)
 	}
-	wantMetrics(t, f, 1, 1)
+	checkMetrics(t, f, 1, 1)
 }
 
 func TestSynced_AllKindsListed(t *testing.T) {
@@ -374,9 +374,9 @@ func TestSynced_AllKindsListed(t *testing.T) {
 	}
 }
 
-func wantMetrics(t *testing.T, f fixture, skippedNow, refusals int) {
+func checkMetrics(t *testing.T, f fixture, skippedNow, failures int) {
 	t.Helper()
-	want := strings.NewReplacer("{now}", string(rune('0'+skippedNow)), "{total}", string(rune('0'+refusals))).Replace(`
+	want := strings.NewReplacer("{now}", string(rune('0'+skippedNow)), "{total}", string(rune('0'+failures))).Replace(`
 # HELP merchant_operator_directory_undecodable_objects Published objects that are skipped because they cannot be decoded. The log has their names.
 # TYPE merchant_operator_directory_undecodable_objects gauge
 merchant_operator_directory_undecodable_objects{kind="key"} {now}
@@ -428,7 +428,7 @@ func TestKeyEvents(t *testing.T) {
 	coffee, books := published.ID("coffee"), published.ID("books")
 	with := func(merchant types.UID, revision int64) *corev1.Secret {
 		_, record := issue(t, "till", merchant, func(r *published.KeyRecord) { r.Revision = revision })
-		return secretOf(t, record)
+		return newSecret(t, record)
 	}
 	broken := with("coffee", 6)
 	broken.Data = nil
@@ -443,34 +443,34 @@ func TestKeyEvents(t *testing.T) {
 			[]string{"updated " + coffee + " revision 5", "unverified " + coffee + " revision 4"},
 		},
 		"its tombstone": {
-			func(f fixture) { f.writeTombstone(t, recordOf(t, with("coffee", 5))) },
+			func(f fixture) { f.writeTombstone(t, decodeRecord(t, with("coffee", 5))) },
 			[]string{"ended " + coffee},
 		},
 		"its tombstone, behind its deletion": {
 			func(f fixture) {
 				_ = f.keyInformer.Delete(with("coffee", 5))
-				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
+				f.writeTombstone(t, decodeRecord(t, with("coffee", 5)))
 			},
 			[]string{"revoked " + coffee + " revision 5", "ended " + coffee},
 		},
 		"the same tombstone again": {
 			func(f fixture) {
-				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
-				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
+				f.writeTombstone(t, decodeRecord(t, with("coffee", 5)))
+				f.writeTombstone(t, decodeRecord(t, with("coffee", 5)))
 			},
 			[]string{"ended " + coffee},
 		},
 		"put back behind its tombstone": {
 			func(f fixture) {
-				f.writeTombstone(t, recordOf(t, with("coffee", 5)))
+				f.writeTombstone(t, decodeRecord(t, with("coffee", 5)))
 				_ = f.keyInformer.Delete(with("coffee", 5))
 				_ = f.keyInformer.Add(with("coffee", 5))
 			},
 			[]string{"ended " + coffee, "revoked " + coffee + " revision 5", "ended " + coffee},
 		},
-		"its deletion":          {func(f fixture) { _ = f.keyInformer.Delete(with("coffee", 5)) }, []string{"revoked " + coffee + " revision 5"}},
-		"missing on a relist":   {func(f fixture) { _ = f.keyInformer.Replace(nil, "9") }, []string{"revoked " + coffee + " revision 5"}},
-		"a record nobody reads": {func(f fixture) { _ = f.keyInformer.Update(broken) }, []string{"revoked " + coffee + " revision 5"}},
+		"its deletion":         {func(f fixture) { _ = f.keyInformer.Delete(with("coffee", 5)) }, []string{"revoked " + coffee + " revision 5"}},
+		"missing on a relist":  {func(f fixture) { _ = f.keyInformer.Replace(nil, "9") }, []string{"revoked " + coffee + " revision 5"}},
+		"an unreadable record": {func(f fixture) { _ = f.keyInformer.Update(broken) }, []string{"revoked " + coffee + " revision 5"}},
 		"newer on a relist": {
 			func(f fixture) { _ = f.keyInformer.Replace([]any{with("coffee", 7)}, "9") },
 			[]string{"updated " + coffee + " revision 7"},
@@ -495,7 +495,7 @@ func TestKeyEvents(t *testing.T) {
 	}
 }
 
-func recordOf(t *testing.T, secret *corev1.Secret) published.KeyRecord {
+func decodeRecord(t *testing.T, secret *corev1.Secret) published.KeyRecord {
 	t.Helper()
 	record, err := published.DecodeKey(secret)
 	if err != nil {
@@ -504,20 +504,20 @@ func recordOf(t *testing.T, secret *corev1.Secret) published.KeyRecord {
 	return record
 }
 
-// Were it the other way round, one replica could refuse a key that another accepts afterwards.
+// In the other order one replica could refuse a key that another accepts afterwards.
 func TestKeyEvents_BeforeIndexChanges(t *testing.T) {
 	f := newFixture()
 	plaintext, record := issue(t, "till", "coffee")
-	_ = f.keyInformer.Add(secretOf(t, record))
-	_ = f.merchantInformer.Add(configMapOf(t, merchantRecord("coffee")))
+	_ = f.keyInformer.Add(newSecret(t, record))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("coffee")))
 	called := 0
 	f.events.onCall = func() {
 		called++
 		if got, err := f.Identify(plaintext, now); err != nil || !got.Live {
-			t.Errorf("during the call the key is refused already: %+v, %v", got, err)
+			t.Errorf("the key is refused during the call: %+v, %v", got, err)
 		}
 	}
-	_ = f.keyInformer.Delete(secretOf(t, record))
+	_ = f.keyInformer.Delete(newSecret(t, record))
 	if _, err := f.Identify(plaintext, now); called != 1 || err == nil {
 		t.Errorf("called %d times; the deleted key is identified with error %v", called, err)
 	}

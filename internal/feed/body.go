@@ -90,29 +90,29 @@ type refundData struct {
 }
 
 func newSessionData(event Event) sessionData {
-	news := event.Session
+	change := event.Session
 	data := sessionData{
-		SessionID:   news.ID.String(),
-		OrderRef:    news.Charge.OrderRef,
-		Status:      news.Status,
-		AmountCents: news.Charge.AmountCents,
-		Currency:    news.Currency,
-		TaxCents:    news.Charge.TaxCents,
-		TipCents:    news.Charge.TipCents,
-		CreatedAt:   milliseconds(news.CreatedAt),
-		ExpiresAt:   milliseconds(news.ExpiresAt),
-		EndedAt:     milliseconds(news.EndedAt),
-		PaymentRef:  news.PaymentRef,
-		Reason:      news.Reason,
-		KeyID:       news.KeyID,
-		Sequence:    news.Sequence,
+		SessionID:   change.ID.String(),
+		OrderRef:    change.Charge.OrderRef,
+		Status:      change.Status,
+		AmountCents: change.Charge.AmountCents,
+		Currency:    change.Currency,
+		TaxCents:    change.Charge.TaxCents,
+		TipCents:    change.Charge.TipCents,
+		CreatedAt:   milliseconds(change.CreatedAt),
+		ExpiresAt:   milliseconds(change.ExpiresAt),
+		EndedAt:     milliseconds(change.EndedAt),
+		PaymentRef:  change.PaymentRef,
+		Reason:      change.Reason,
+		KeyID:       change.KeyID,
+		Sequence:    change.Sequence,
 		Merchant:    newMerchantData(event),
 	}
-	if refused := news.Payment; refused != nil {
+	if refused := change.Payment; refused != nil {
 		data.PaymentRef = refused.Ref // the one to be refunded, whatever settled the session
 		data.Payment = &paymentData{AmountCents: refused.AmountCents, Currency: refused.Currency, PaidAt: milliseconds(refused.PaidAt)}
 	}
-	if refund := news.Refund; refund != nil {
+	if refund := change.Refund; refund != nil {
 		data.PaymentRef = refund.PaymentRef
 		data.Refund = &refundData{
 			RefundRef: refund.Ref, AmountCents: refund.AmountCents, Currency: refund.Currency, PaymentCents: refund.PaymentCents, RefundedCents: refund.RefundedCents,

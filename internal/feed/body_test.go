@@ -55,10 +55,10 @@ func TestEncode_TimeZone(t *testing.T) {
 	for name, event := range golden(t) {
 		want := encode(t, event)
 		event.OccurredAt = event.OccurredAt.In(there)
-		if news := event.Session; news != nil {
-			news.CreatedAt = news.CreatedAt.In(there)
-			if !news.EndedAt.IsZero() {
-				news.EndedAt = news.EndedAt.In(there)
+		if change := event.Session; change != nil {
+			change.CreatedAt = change.CreatedAt.In(there)
+			if !change.EndedAt.IsZero() {
+				change.EndedAt = change.EndedAt.In(there)
 			}
 		}
 		if got := encode(t, event); !bytes.Equal(got, want) {
@@ -174,16 +174,16 @@ func event(t testing.TB, kind v1alpha1.WebhookEvent, status session.Status) feed
 	if err != nil {
 		t.Fatal(err)
 	}
-	news := &feed.SessionChange{Sequence: 1, Session: session.Session{
+	change := &feed.SessionChange{Sequence: 1, Session: session.Session{
 		ID: id, MerchantID: merchantID, MerchantName: "Acme Coffee", KeyID: "tillkey23456", Status: status, Currency: "EUR",
 		Charge: charge(), CreatedAt: created, ExpiresAt: expires,
 	}}
 	out := feed.Event{
 		ID: "evt_qrstuvwxyz23X7pL1vB8nR3tY6wZaa_ended", Kind: kind, MerchantID: merchantID, MerchantName: "Acme Coffee",
-		OccurredAt: created, Session: news,
+		OccurredAt: created, Session: change,
 	}
 	if status.Final() {
-		news.EndedAt, out.OccurredAt, news.Sequence = ended, ended, 2
+		change.EndedAt, out.OccurredAt, change.Sequence = ended, ended, 2
 	}
 	return out
 }
@@ -204,10 +204,10 @@ func refunding(e feed.Event, refund feed.Refund) feed.Event {
 	return e
 }
 
-func rotated(news feed.KeyRotation) feed.Event {
+func rotated(rotation feed.KeyRotation) feed.Event {
 	return feed.Event{
 		ID: "evt_key_abcdefgh2345_2_1795252500000", Kind: v1alpha1.EventKeyRotated, MerchantID: merchantID, MerchantName: "Acme Coffee",
-		OccurredAt: ended, Key: &news,
+		OccurredAt: ended, Key: &rotation,
 	}
 }
 
@@ -265,11 +265,11 @@ func TestGuide_Body(t *testing.T) {
 	late := refusing(event(t, v1alpha1.EventLatePayment, session.Expired), feed.RefusedPayment{
 		Ref: "card-2002", AmountCents: 1250, Currency: "EUR", PaidAt: expires.Add(-time.Second),
 	}, expires)
-	news := late.Session
-	news.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001"}
-	news.CreatedAt = time.UnixMilli(1795252500000)
-	news.ExpiresAt = news.CreatedAt.Add(15 * time.Minute)
-	news.EndedAt, news.Sequence, late.MerchantID = news.ExpiresAt, 2, "45tolpnyxhz4"
+	change := late.Session
+	change.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001"}
+	change.CreatedAt = time.UnixMilli(1795252500000)
+	change.ExpiresAt = change.CreatedAt.Add(15 * time.Minute)
+	change.EndedAt, change.Sequence, late.MerchantID = change.ExpiresAt, 2, "45tolpnyxhz4"
 	if diff := cmp.Diff(string(encode(t, late)), example.String()); diff != "" {
 		t.Errorf("(-sent +guide):\n%s", diff)
 	}

@@ -1,3 +1,3 @@
-// Package feed owns what a merchant is told: events, their ids, their stored form and their body, and the cursor by which a
+// Package feed owns what a merchant is notified of: events, their ids, their stored form and their body, and the cursor by which a
 // consumer follows them. It is pure: it knows contracts and sessions, neither Redis nor HTTP.
 package feed

@@ -52,7 +52,7 @@ type SessionChange struct {
 
 // Refund is money of a payment that went back, as a rail has confirmed.
 type Refund struct {
-	// Rail has confirmed it; only the event's id tells of it.
+	// Rail has confirmed it; only the event's id has it.
 	Rail            session.Rail
 	Ref, PaymentRef string
 	AmountCents     int64
@@ -64,7 +64,7 @@ type Refund struct {
 
 // RefusedPayment is money that arrived and is to be refunded.
 type RefusedPayment struct {
-	// Rail has reported it; only the event's id tells of it.
+	// Rail has reported it; only the event's id has it.
 	Rail        session.Rail
 	Ref         string
 	AmountCents int64
@@ -121,7 +121,7 @@ func keyEventID(rotation *KeyRotation, occurredAt time.Time) string {
 }
 
 // Mark is the end of a session event's id. It names the change within its session, so that the same change
-// has the same id whoever made it. Ids hold letters, digits and underscores only.
+// has the same id on every replica. Ids hold letters, digits and underscores only.
 type Mark string
 
 const (

@@ -45,12 +45,12 @@ func TestSessionEventID(t *testing.T) {
 
 func TestNewKeyRotated(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_000).UTC()
-	news := feed.KeyRotation{KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_AbCd", Generation: 7, Cause: v1alpha1.RotationAPI}
+	rotation := feed.KeyRotation{KeyID: "abcdefghijkl", Prefix: "mk_live_abcdefghijkl_AbCd", Generation: 7, Cause: v1alpha1.RotationAPI}
 	want := feed.Event{
 		ID: "evt_key_abcdefghijkl_7_1700000000000", Kind: v1alpha1.EventKeyRotated,
-		MerchantID: "mmmmmmmmmmmm", MerchantName: "Acme Coffee", OccurredAt: at, Key: &news,
+		MerchantID: "mmmmmmmmmmmm", MerchantName: "Acme Coffee", OccurredAt: at, Key: &rotation,
 	}
-	if diff := cmp.Diff(want, feed.NewKeyRotated("mmmmmmmmmmmm", "Acme Coffee", news, at)); diff != "" {
+	if diff := cmp.Diff(want, feed.NewKeyRotated("mmmmmmmmmmmm", "Acme Coffee", rotation, at)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

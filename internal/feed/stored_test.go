@@ -142,9 +142,9 @@ func TestParse_Malformed(t *testing.T) {
 			if garbage == "" && (i == optional || i == 10 || i == 11) {
 				continue
 			}
-			harmed := append([]string(nil), texts...)
-			harmed[i] = garbage
-			if got, err := feed.Parse(owner, strings.Join(harmed, "\t")); err == nil {
+			damaged := append([]string(nil), texts...)
+			damaged[i] = garbage
+			if got, err := feed.Parse(owner, strings.Join(damaged, "\t")); err == nil {
 				t.Errorf("text %d is %q: %+v", i, garbage, got)
 			}
 		}

@@ -24,7 +24,7 @@ const (
 	fluxHelmRelease        = "helm.toolkit.fluxcd.io/"
 )
 
-// ManagerOf says who would undo an edit of the object. Labels and annotations say more than the field manager, which is left
+// ManagerOf returns what would undo an edit of the object. Labels and annotations have more than the field manager, which is left
 // when a tool is configured to write none.
 func ManagerOf(object client.Object) Manager {
 	labels := object.GetLabels()

@@ -80,7 +80,7 @@ func newConnections(limit int, registerer prometheus.Registerer, listener string
 // onStateChange is the ConnState of the server. For net/http a connection is active from the end of a request's headers to the
 // end of the response.
 func (c *connections) onStateChange(of net.Conn, state http.ConnState) {
-	if connection := connectionOf(of); connection != nil {
+	if connection := unwrap(of); connection != nil {
 		if surplus := c.move(connection, state); surplus != nil {
 			c.evicted.Inc()
 			_ = surplus.Close()
@@ -88,8 +88,8 @@ func (c *connections) onStateChange(of net.Conn, state http.ConnState) {
 	}
 }
 
-// connectionOf returns our connection, also below TLS; nil if it is another type.
-func connectionOf(of net.Conn) *connection {
+// unwrap returns our connection, also below TLS; nil if it is another type.
+func unwrap(of net.Conn) *connection {
 	if wrapped, ok := of.(interface{ NetConn() net.Conn }); ok {
 		of = wrapped.NetConn()
 	}
@@ -99,7 +99,7 @@ func connectionOf(of net.Conn) *connection {
 
 // withConnection is the ConnContext of the server.
 func withConnection(ctx context.Context, of net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, connectionOf(of))
+	return context.WithValue(ctx, connectionKey{}, unwrap(of))
 }
 
 // Uncount takes the connection of a request out of the count until the returned function is called, which must be before the handler

@@ -123,7 +123,7 @@ func Loopback(address string) bool {
 	return host == "localhost" || (err == nil && ip.Unmap().IsLoopback())
 }
 
-// Confidential reports whether nobody on the way to the URL can read along: it is https, or on this machine.
+// Confidential reports whether a request to the URL cannot be read on its way: it is https, or on this machine.
 func Confidential(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && Loopback(u.Hostname())
 }

@@ -31,7 +31,7 @@ func Load(path, role string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Apart returns the config with a connection of its own: what waits behind others there delays nobody else.
+// Apart returns the config with a connection of its own: what waits behind others there delays only itself.
 func Apart(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	const keepAlive = 30 * time.Second

@@ -49,13 +49,13 @@ func newInformer(source Source, m metrics, options Options, listed func()) *Info
 
 // Add puts a new object.
 func (f *Informer) Add(object any) error {
-	f.put(f.itemOf(object))
+	f.put(f.unwrap(object))
 	return nil
 }
 
 // Update puts a changed object.
 func (f *Informer) Update(object any) error {
-	f.put(f.itemOf(object))
+	f.put(f.unwrap(object))
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (f *Informer) Replace(objects []any, _ string) error {
 	onList := make(map[string]bool, len(objects))
 	list := make([]*item, len(objects))
 	for i, object := range objects {
-		list[i] = f.itemOf(object)
+		list[i] = f.unwrap(object)
 		onList[list[i].name] = true
 	}
 	for _, name := range f.source.Index.Names() {
@@ -97,8 +97,8 @@ func (f *Informer) Replace(objects []any, _ string) error {
 // Resync does nothing: there are no other handlers.
 func (f *Informer) Resync() error { return nil }
 
-// itemOf decodes an object, unless Transformer has done so.
-func (f *Informer) itemOf(object any) *item {
+// unwrap decodes an object, unless Transformer has done so.
+func (f *Informer) unwrap(object any) *item {
 	if read, ok := object.(*item); ok {
 		return read
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// However many objects there are, only one page of them is in memory as it was read. Pages whose bytes nobody counts stay short.
+// However many objects there are, only one page of them is in memory as it was read. Pages whose bytes are not counted stay short.
 func TestListInPages(t *testing.T) {
 	const objects = 2*firstPage + 3
 	asRead := 0 // objects that were listed and not transformed yet
@@ -139,7 +139,7 @@ func (s *pagesServer) list(t *testing.T) ([]string, error) {
 	return names, nil
 }
 
-// Small objects are listed in few requests. Whoever puts large ones between them makes the pages short; nothing larger is read.
+// Small objects are listed in few requests. Large ones between them make the pages short; nothing larger is read.
 func TestListInPages_Sizes(t *testing.T) {
 	const small, large = 100, testPageBytes / 32
 	for name, test := range map[string]struct {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/http/pprof" // adds itself to the default mux as well, which nobody here serves
+	"net/http/pprof" // adds itself to the default mux as well, which no role serves
 	"strings"
 	"time"
 
@@ -73,14 +73,14 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 			token = ""
 		}
 		if _, err := guard.Check(r.Context(), r.RemoteAddr, token); err != nil {
-			refuse(w, r.URL.Path, err)
+			writeRejected(w, r.URL.Path, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func refuse(w http.ResponseWriter, path string, err error) {
+func writeRejected(w http.ResponseWriter, path string, err error) {
 	switch {
 	case errors.Is(err, authz.ErrUnauthenticated):
 		w.Header().Set("WWW-Authenticate", "Bearer")

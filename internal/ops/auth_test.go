@@ -16,10 +16,10 @@ func TestCheckProfiles(t *testing.T) {
 		"127.0.0.1:9090": false, "127.1.2.3:9090": false, "[::1]:9090": false, "localhost:9090": false, "[::ffff:127.0.0.1]:0": false,
 	} {
 		if err := ops.CheckProfiles(false, address); errors.Is(err, ops.ErrOpenProfiles) != open {
-			t.Errorf("to everybody at %q: %v, refused %v wanted", address, err, open)
+			t.Errorf("without authorization at %q: %v, want refused: %v", address, err, open)
 		}
 		if err := ops.CheckProfiles(true, address); err != nil {
-			t.Errorf("to those who may at %q: %v", address, err)
+			t.Errorf("with authorization at %q: %v", address, err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func number(n *int64) string {
 }
 
 // cell puts an apostrophe before text of others that a spreadsheet would run as a formula, and before one that begins with an apostrophe:
-// whoever removes one leading apostrophe has the text.
+// without its first apostrophe it is the text.
 func cell(text string) string {
 	const formula = "=+-@\t\r\n'" + "＝＋－＠" // the full-width ones are formulas in some locales
 	if text != "" && strings.ContainsAny(firstCharacter(text), formula) {

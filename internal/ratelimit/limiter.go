@@ -19,7 +19,7 @@ type Limiter struct {
 	young, old map[string]time.Time
 }
 
-// NewLimiter returns a Limiter that has seen nobody.
+// NewLimiter returns a Limiter without any caller.
 func NewLimiter(policy Policy, now func() time.Time) *Limiter {
 	return &Limiter{policy: policy, now: now, young: map[string]time.Time{}}
 }

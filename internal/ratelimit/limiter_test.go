@@ -18,7 +18,7 @@ func TestLimiter(t *testing.T) {
 	for range 3 {
 		allow("a", true, 0)
 	}
-	for range 100 { // a refused request costs nothing
+	for range 100 { // a refused request is not charged
 		allow("a", false, 500*time.Millisecond)
 	}
 	allow("b", true, 0)

@@ -83,7 +83,7 @@ func (q Quota) RetryAfterHeader() string {
 	return strconv.FormatInt(max(seconds(q.RetryAfter), 1), 10)
 }
 
-// seconds rounds up, so that a caller that waits as told is not too early.
+// seconds rounds up, so that a caller that waits for so long is not too early.
 func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }

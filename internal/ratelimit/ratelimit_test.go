@@ -55,7 +55,7 @@ func TestQuota_Admitted(t *testing.T) {
 	}
 }
 
-// The time must be exact: one moment earlier the request would be refused again.
+// The time must be exact: any earlier the request would be refused again.
 func TestQuota_RetryAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := ratelimit.Policy{

@@ -15,7 +15,7 @@ import (
 const noEviction = "noeviction"
 
 // Check reports whether Redis answers and keeps what it is given. Errors: ErrUnavailable, and
-// ErrEviction when Redis says that it may evict keys. A server that does not tell its policy
+// ErrEviction when Redis says that it may evict keys. A server that hides its policy
 // passes: see EvictionPolicy.
 func (c *Client) Check(ctx context.Context) error {
 	policy, err := c.EvictionPolicy(ctx)
@@ -29,7 +29,7 @@ func (c *Client) Check(ctx context.Context) error {
 }
 
 // EvictionPolicy returns the maxmemory-policy of Redis, of a Redis Cluster that of a server which
-// may evict if there is one. It is empty when Redis does not tell, as with some managed services.
+// may evict if there is one. It is empty when Redis hides it, as some managed services do.
 // The error is ErrUnavailable.
 func (c *Client) EvictionPolicy(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -80,7 +80,7 @@ const awaitInterval = 500 * time.Millisecond
 // wrong address, or a policy that keeps it from Redis, it would never serve anybody, and a rollout of such
 // replicas must not go on. Later outages are everybody's, and do not count.
 //
-// The error is that Redis may evict what it was told to keep: without an override, a dead key would come
+// The error is that Redis may evict what it must keep: without an override, a dead key would come
 // back to life, and without its record, an event would be lost.
 func (c *Client) Await(ctx context.Context, log *slog.Logger) error {
 	for logged := false; ctx.Err() == nil; logged = true {

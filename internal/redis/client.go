@@ -143,7 +143,7 @@ type sentOnce struct{ *redis.Cmd }
 // NoRetry is asked by the client before it sends a command again.
 func (sentOnce) NoRetry() bool { return true }
 
-// newClient makes a client that gives up in time and never sends a command a second time by itself.
+// newClient makes a client that gives up in time and never repeats a command.
 // Most of these settings replace defaults that wait for seconds or retry.
 func newClient(target *redis.UniversalOptions, timeout time.Duration, poolSize int) redis.UniversalClient {
 	target.ContextTimeoutEnabled = true

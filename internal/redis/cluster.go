@@ -15,7 +15,7 @@ import (
 const leastPrimaries = 3
 
 // clusterPipelines are those to the primaries of a Redis Cluster, one to each. What goes to one primary travels together, and
-// a primary that is slow or gone delays nobody at the others.
+// a primary that is slow or gone does not delay callers of the others.
 type clusterPipelines struct {
 	client  *redis.ClusterClient
 	timeout time.Duration
@@ -104,7 +104,7 @@ func firstKey(words []any) string {
 	return ""
 }
 
-// ranElsewhere reports whether a server of a Redis Cluster refuses a command because another one has to run it.
+// ranElsewhere reports whether a server of a Redis Cluster rejects a command because another one has to run it.
 func ranElsewhere(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY") ||
 		errors.Is(err, redis.ErrClosed)

@@ -68,7 +68,7 @@ func (c cluster) keysOn(t *testing.T, each int) [][]string {
 	return keys
 }
 
-// A silent primary has its own callers answered in time, and delays nobody at the others.
+// A silent primary has its own callers answered in time, and does not delay those of the others.
 func TestClusterPipelines_SilentPrimary(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	const timeout, answeredWithin = 300 * time.Millisecond, time.Second

@@ -11,7 +11,7 @@ import (
 )
 
 // pipeline sends commands to one server. At most limit batches are in progress at a time. A command that finds one of them free is sent
-// at once and alone, so a lone caller waits for nobody. Commands that come while all are busy wait in a queue, and are sent together by
+// at once and alone, so a lone caller does not wait. Commands that come while all are busy wait in a queue, and are sent together by
 // the first batch that ends: many callers share what is expensive, the system calls of both sides.
 //
 // Every caller has its answer or an error within the timeout, whatever the server does and however many callers there are. A command that
@@ -129,7 +129,7 @@ func (p *pipeline) next(ended *batch, began time.Time) *batch {
 	if p.left > 0 {
 		p.queue, p.left = slices.DeleteFunc(p.queue, func(j *job) bool { return j.left }), 0
 	}
-	p.refuse(now.Add(p.pace()))
+	p.reject(now.Add(p.pace()))
 	if len(p.queue) == 0 {
 		p.inFlight--
 		return nil
@@ -144,9 +144,9 @@ func (p *pipeline) next(ended *batch, began time.Time) *batch {
 	return b
 }
 
-// refuse takes the first jobs out of the queue that have left, or whose deadline is not after a time.
-func (p *pipeline) refuse(until time.Time) {
-	refused := 0
+// reject takes the first jobs out of the queue that have left, or whose deadline is not after a time.
+func (p *pipeline) reject(until time.Time) {
+	rejected := 0
 	for _, j := range p.queue {
 		if !j.left && j.deadline.After(until) {
 			break // deadlines are in order of arrival
@@ -156,9 +156,9 @@ func (p *pipeline) refuse(until time.Time) {
 		}
 		j.queued, j.left = false, true
 		j.end(errQueue)
-		refused++
+		rejected++
 	}
-	p.queue = slices.Delete(p.queue, 0, refused)
+	p.queue = slices.Delete(p.queue, 0, rejected)
 }
 
 // run sends the jobs of a batch together, and gives each its answer.
@@ -196,8 +196,8 @@ func (p *pipeline) sweep() {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refuse(now)
-	var next time.Time // zero: nobody waits
+	p.reject(now)
+	var next time.Time // zero: no job waits
 	if len(p.queue) > 0 {
 		next = p.queue[0].deadline
 	}

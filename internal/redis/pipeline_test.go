@@ -132,14 +132,14 @@ func TestPipeline_CallerLeaves(t *testing.T) {
 	select {
 	case err := <-left:
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("the one who left was told %v", err)
+			t.Errorf("the caller that left got %v", err)
 		}
 	case <-time.After(patience):
 		t.Error("the one who left had to wait for Redis")
 	}
 	finish()
 	if got, err := say(t.Context(), c, "EXISTS", "count"); got != "0" || err != nil {
-		t.Errorf("EXISTS count: %s, %v: a command was sent that nobody waited for", got, err)
+		t.Errorf("EXISTS count: %s, %v: a command was sent that no caller waited for", got, err)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestPipeline_SilentServer(t *testing.T) {
 			server.Resume()
 			t.Logf("longest wait %s, %d goroutines", w.longest, most)
 			if most > row.atOnce+1000 {
-				t.Errorf("%d goroutines after 3 s: callers that cannot be served in time are refused at once", most)
+				t.Errorf("%d goroutines after 3 s: callers that cannot be served in time are rejected at once", most)
 			}
 			if w.longest > answeredWithin || w.served > 0 {
 				t.Errorf("the longest wait was %s, want at most %s; %d were served by a silent server", w.longest, answeredWithin, w.served)
@@ -345,9 +345,9 @@ func TestPipeline_ServesInTime(t *testing.T) {
 
 // fleet is callers of one pipeline, and what became of them.
 type fleet struct {
-	calling         sync.WaitGroup
-	served, refused atomic.Int64
-	longest         atomic.Int64 // wait, in ns
+	calling          sync.WaitGroup
+	served, rejected atomic.Int64
+	longest          atomic.Int64 // wait, in ns
 }
 
 // call counts a key up. An error other than errQueue fails the test: a command that is sent is served.
@@ -359,7 +359,7 @@ func (f *fleet) call(t *testing.T, p *pipeline) {
 		case err == nil:
 			f.served.Add(1)
 		case errors.Is(err, errQueue):
-			f.refused.Add(1)
+			f.rejected.Add(1)
 		default:
 			t.Errorf("a command was sent and not served: %v", err)
 		}
@@ -405,7 +405,7 @@ func TestPipeline_OneSlowRound(t *testing.T) {
 	}
 	f.calling.Wait()
 	if served := f.served.Load(); served != 3*each {
-		t.Errorf("%d of %d were served, and the others refused, although there was time", served, 3*each)
+		t.Errorf("%d of %d were served, and the others rejected, although there was time", served, 3*each)
 	}
 }
 
@@ -433,7 +433,7 @@ func slowWire(t *testing.T, delay, timeout time.Duration) (*pipeline, *redistest
 }
 
 // A server that takes half a second for each round serves two rounds of a crowd within 1.8 s, beside the command it has: 128 of 1,000. All
-// others are refused in time, and none of them was run.
+// others are rejected in time, and none of them was run.
 func TestPipeline_SlowServer(t *testing.T) {
 	const delay, timeout, callers, inTime = 500 * time.Millisecond, 1800 * time.Millisecond, 1000, 1 + 2*maxBatch
 	p, server := slowWire(t, delay, timeout)
@@ -442,8 +442,8 @@ func TestPipeline_SlowServer(t *testing.T) {
 		f.call(t, p)
 	}
 	f.calling.Wait()
-	if served, refused := f.served.Load(), f.refused.Load(); served != inTime || refused != callers-inTime {
-		t.Errorf("%d were served and %d refused, want %d of %d served", served, refused, inTime, callers)
+	if served, rejected := f.served.Load(), f.rejected.Load(); served != inTime || rejected != callers-inTime {
+		t.Errorf("%d were served and %d rejected, want %d of %d served", served, rejected, inTime, callers)
 	}
 	if longest := time.Duration(f.longest.Load()); longest > timeout+delay/2 {
 		t.Errorf("the longest wait was %s, want at most %s", longest, timeout)
@@ -454,7 +454,7 @@ func TestPipeline_SlowServer(t *testing.T) {
 	}
 }
 
-// Who has left delays nobody, so it refuses nobody either.
+// A caller that has left delays no other, so it must not cause a rejection either.
 func TestPipeline_CrowdLeaves(t *testing.T) {
 	const delay, timeout, crowd = 500 * time.Millisecond, 1800 * time.Millisecond, 10 * maxBatch
 	p, _ := slowWire(t, delay, timeout)

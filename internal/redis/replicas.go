@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errNotReplicated says that a command was run, but that fewer replicas than wanted have acknowledged what it wrote.
+// errNotReplicated says that a command was run, but that fewer replicas than required have acknowledged what it wrote.
 var errNotReplicated = errors.New("too few replicas have acknowledged the write")
 
 // replicated sends commands that count as answered when replicas have what they wrote, so that a failover does not undo it. It
-// has connections of its own: one that waits for replicas delays nobody else.
+// has connections of its own: one that waits for replicas does not delay others.
 type replicated struct {
 	client   redis.UniversalClient
 	timeout  time.Duration // of a command and the wait

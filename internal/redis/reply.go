@@ -149,7 +149,7 @@ func (r *Reply) OptionalMillis() time.Time {
 var (
 	// ErrCorrupt says that Redis holds something this program would not have written.
 	ErrCorrupt = errors.New("redis holds unexpected data")
-	// ErrUnavailable says that Redis gave no answer in time or refused the work. Whether the script ran is unknown.
+	// ErrUnavailable says that Redis gave no answer in time or rejected the work. Whether the script ran is unknown.
 	ErrUnavailable = errors.New("redis is unavailable")
 	// ErrEviction says that Redis may evict keys, and with them sessions and revocations.
 	ErrEviction = errors.New("redis must have maxmemory-policy noeviction")

@@ -17,14 +17,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// Subscriber is told what happens to a Subscription, from several goroutines. It must not block.
+// Subscriber is called with what happens to a Subscription, from several goroutines. It must not block.
 type Subscriber interface {
 	// Subscribed says that messages of the bucket's channel arrive from now on. Those before may be lost, also when the bucket had been
 	// subscribed to earlier.
 	Subscribed(bucket session.Bucket)
 	// Received gives a message.
 	Received(bucket session.Bucket, message string)
-	// Lost says that messages of the bucket may be lost until it is Subscribed again, which is tried by itself.
+	// Lost says that messages of the bucket may be lost until it is Subscribed again, which the Subscription keeps trying.
 	Lost(bucket session.Bucket, err error)
 }
 
@@ -51,8 +51,8 @@ type subscribed struct {
 	changed chan struct{} // has room for one
 
 	// Guarded by the mutex of the Subscription.
-	wanted  map[string]session.Bucket // by the name of the channel
-	changes []change                  // that the server has not been asked for, in order
+	byChannel map[string]session.Bucket // by the name of the channel
+	changes   []change                  // that the server has not been asked for, in order
 }
 
 // change adds a channel to a connection, or removes one.
@@ -80,15 +80,15 @@ func (s *Subscription) Add(bucket session.Bucket) {
 	if s.closed {
 		return
 	}
-	connection := s.connections[s.connectionOf(bucket)]
+	connection := s.connections[s.connectionKey(bucket)]
 	if connection == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		connection = &subscribed{Subscription: s, stop: stop, changed: make(chan struct{}, 1), wanted: map[string]session.Bucket{}}
-		s.connections[s.connectionOf(bucket)] = connection
+		connection = &subscribed{Subscription: s, stop: stop, changed: make(chan struct{}, 1), byChannel: map[string]session.Bucket{}}
+		s.connections[s.connectionKey(bucket)] = connection
 		s.running.Go(func() { connection.run(ctx) })
 	}
 	channel := KeyspaceOf(bucket).Key(s.channel)
-	connection.wanted[channel] = bucket
+	connection.byChannel[channel] = bucket
 	connection.change(channel, true)
 }
 
@@ -96,15 +96,15 @@ func (s *Subscription) Add(bucket session.Bucket) {
 func (s *Subscription) Remove(bucket session.Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.connectionOf(bucket)
+	at := s.connectionKey(bucket)
 	connection := s.connections[at]
 	if connection == nil {
 		return
 	}
 	channel := KeyspaceOf(bucket).Key(s.channel)
-	delete(connection.wanted, channel)
+	delete(connection.byChannel, channel)
 	connection.change(channel, false)
-	if len(connection.wanted) == 0 {
+	if len(connection.byChannel) == 0 {
 		connection.stop()
 		delete(s.connections, at)
 	}
@@ -121,8 +121,8 @@ func (s *Subscription) Close() {
 	s.running.Wait()
 }
 
-// connectionOf is the key of the bucket's connection.
-func (s *Subscription) connectionOf(bucket session.Bucket) session.Bucket {
+// connectionKey is the bucket by which its connection is kept.
+func (s *Subscription) connectionKey(bucket session.Bucket) session.Bucket {
 	if s.client.Clustered() {
 		return bucket
 	}
@@ -205,18 +205,18 @@ func (c *subscribed) listen(ctx context.Context) (confirmed bool, err error) {
 	}
 }
 
-// channels returns all that are wanted now; changes before are among them.
+// channels returns all that are subscribed to now; changes before are among them.
 func (c *subscribed) channels() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes = nil
-	return slices.Collect(maps.Keys(c.wanted))
+	return slices.Collect(maps.Keys(c.byChannel))
 }
 
 func (c *subscribed) buckets() []session.Bucket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.wanted))
+	return slices.Collect(maps.Values(c.byChannel))
 }
 
 func (c *subscribed) takeChanges() []change {
@@ -240,11 +240,11 @@ func (c *subscribed) receive(ctx context.Context, pubsub *redis.PubSub, confirme
 		}
 		switch received := received.(type) {
 		case *redis.Message:
-			if bucket, ok := c.bucketOf(received.Channel); ok {
+			if bucket, ok := c.find(received.Channel); ok {
 				c.subscriber.Received(bucket, received.Payload)
 			}
 		case *redis.Subscription:
-			switch bucket, ok := c.bucketOf(received.Channel); {
+			switch bucket, ok := c.find(received.Channel); {
 			case received.Kind == "sunsubscribe" && ok:
 				return errSlotMoved
 			case ok && (received.Kind == "subscribe" || received.Kind == "ssubscribe"):
@@ -258,9 +258,9 @@ func (c *subscribed) receive(ctx context.Context, pubsub *redis.PubSub, confirme
 	}
 }
 
-func (c *subscribed) bucketOf(channel string) (session.Bucket, bool) {
+func (c *subscribed) find(channel string) (session.Bucket, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	bucket, ok := c.wanted[channel]
+	bucket, ok := c.byChannel[channel]
 	return bucket, ok
 }

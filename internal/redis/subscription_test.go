@@ -94,7 +94,7 @@ func TestSubscription_Messages(t *testing.T) {
 		t.Error("no client")
 	}
 	subscription.Remove(7)
-	await.Until(t, storetest.Timeout, "nobody subscribes to bucket 7", func() bool { return publish(7, "nobody") == 0 })
+	await.Until(t, storetest.Timeout, "bucket 7 has no subscriber", func() bool { return publish(7, "unheard") == 0 })
 	// Removed and added in one go, the last counts.
 	subscription.Remove(0)
 	subscription.Add(0)
@@ -169,7 +169,7 @@ func TestSubscription_MissingRight(t *testing.T) {
 	set("resetchannels")
 	h, subscription := subscribe(t, storetest.Client(t, "redis://till:secret@"+server.Addr()))
 	subscription.Add(7)
-	await.Until(t, storetest.Timeout, "the refusal is reported", func() bool {
+	await.Until(t, storetest.Timeout, "the missing right is reported", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return h.lost > 1

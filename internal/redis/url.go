@@ -21,7 +21,7 @@ func CheckURL(text string) error {
 	return err
 }
 
-// parseURL says which servers the URL names. Parameters that would tune the client are refused, not
+// parseURL returns the servers that the URL names. Parameters that would tune the client are rejected, not
 // ignored: Options decide about those.
 func parseURL(text string) (*redis.UniversalOptions, error) {
 	parsed, err := url.Parse(text)

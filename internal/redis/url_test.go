@@ -83,7 +83,7 @@ func TestOpen_InvalidURL(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, no client may wait for seconds or send a script again by itself.
+// Whatever the options, no client may wait for seconds or repeat a script.
 func TestOpen_TimeoutsAndRetries(t *testing.T) {
 	for _, text := range []string{"redis://r:1", "redis+sentinel://s:1?master_name=m", "redis+cluster://c:1"} {
 		opened, err := Open(Options{URL: text, Timeout: defaultTimeout, PoolSize: 7})

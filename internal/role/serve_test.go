@@ -99,7 +99,7 @@ func (f *fixture) awaitPhase(phase string) {
 	})
 }
 
-// get returns status 0 if nobody answers.
+// get returns status 0 if there is no answer.
 func (f *fixture) get(url string) (status int, body string) {
 	f.t.Helper()
 	request, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, url, nil)

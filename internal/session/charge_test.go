@@ -241,14 +241,14 @@ func FuzzParseCents(f *testing.F) {
 	})
 }
 
-// exactly is ParseCents by the standard library, for literals it can take without harm.
+// exactly is ParseCents by the standard library, for literals that it can take safely.
 func exactly(literal string) (cents int64, ok bool) {
 	if literal == "" || !strings.ContainsRune("-0123456789", rune(literal[0])) || !json.Valid([]byte(literal)) ||
 		strings.TrimSpace(literal) != literal {
 		return 0, false
 	}
 	if _, exponent, found := strings.Cut(strings.ToLower(literal), "e"); found && len(strings.Trim(exponent, "+-0")) > 3 {
-		// Beyond any amount or below any cent, unless there is nothing but zeros in front.
+		// Beyond any amount or below any cent, unless there are only zeros in front.
 		mantissa, _, _ := strings.Cut(strings.ToLower(literal), "e")
 		return 0, strings.Trim(mantissa, "-.0") == ""
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MinorDigits are the decimals of a currency in ISO 4217. CLDR has others for some: it writes no decimals where nobody uses the coins,
+// MinorDigits are the decimals of a currency in ISO 4217. CLDR has others for some: it writes no decimals where the coins are not used,
 // so with its digits 125000 IDR, which is 1,250.00, would be read as a hundred times as much.
 func MinorDigits(currency string) int {
 	if digits, other := otherMinorDigits[currency]; other {

@@ -5,7 +5,7 @@ package session
 type Decision string
 
 const (
-	// Applied says that the session ends with the wanted status.
+	// Applied says that the session ends with the requested status.
 	Applied Decision = "applied"
 	// Repeated says that the same request ended it before. Nothing changes, and the answer is that of then.
 	Repeated Decision = "repeated"
@@ -16,7 +16,7 @@ const (
 	// Mismatched says that money has moved that is not the session's amount, or of another currency. It is recorded and to be
 	// refunded; the session stays pending.
 	Mismatched Decision = "mismatched"
-	// MerchantDeleted says that money has moved for a merchant that was deleted, and nobody could hear of it. It is recorded and to be
+	// MerchantDeleted says that money has moved for a merchant that was deleted, without an event. It is recorded and to be
 	// refunded; the status stays.
 	MerchantDeleted Decision = "merchant_deleted"
 	// RefundedAgain says that the same payment has been refused before. Nothing changes, and the answer is
@@ -32,7 +32,7 @@ const (
 	Conflict Decision = "conflict"
 )
 
-// Ended reports whether the session has ended as was wanted, now or before.
+// Ended reports whether the session has ended as requested, now or before.
 func (d Decision) Ended() bool { return d == Applied || d == Repeated }
 
 // RefundRequired reports whether money has moved that the session does not take.
@@ -60,7 +60,7 @@ const (
 // Holder says who holds a session, as seen by a payment. Somebody else sees HeldByNobody or HeldByOther.
 type Holder string
 
-// A session is held by nobody, by the payment that asks, or by another one.
+// A session is held by no payment, by the payment in question, or by another one.
 const (
 	HeldByNobody Holder = "nobody"
 	HeldBySelf   Holder = "self"
@@ -109,7 +109,7 @@ func Release(status Status, holder Holder) Decision {
 
 // Settle decides about a payment that had the outcome, Completed or Failed, for a session of this status.
 // sameAmount compares amount and currency of the payment with the session or, when the reference was refused, with what was
-// recorded of it then. Money that has moved is taken, whoever holds the session.
+// recorded of it then. Money that has moved is taken, whatever payment holds the session.
 func Settle(status, outcome Status, payment PaymentState, sameAmount bool) Decision {
 	paid := outcome == Completed
 	switch {

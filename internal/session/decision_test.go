@@ -91,7 +91,7 @@ func TestSettle(t *testing.T) {
 		{session.PaymentFailed, session.Failed, map[session.Status]decisions{
 			session.Pending: recorded, session.Completed: recorded, session.Failed: recorded, session.Expired: recorded, session.Cancelled: recorded,
 		}},
-		// Only a session that was completed or failed can have been settled; the rest is data nobody would write.
+		// Only a session that was completed or failed can have been settled; the rest is data that is never written.
 		{session.PaymentSettled, session.Completed, map[session.Status]decisions{
 			session.Completed: {session.Repeated, session.Conflict},
 			session.Failed:    late,

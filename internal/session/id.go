@@ -58,7 +58,7 @@ func ParseID(s string) (ID, error) {
 // String returns the ID as callers see it, empty for the zero ID.
 func (id ID) String() string { return id.text }
 
-// Reference is the end of the ID, short enough for a receipt and for a person to read aloud. It names no session by itself.
+// Reference is the end of the ID, short enough for a receipt and for a person to read aloud. It is not enough to find a session.
 func (id ID) Reference() string {
 	const length = 8
 	return id.text[max(0, len(id.text)-length):]

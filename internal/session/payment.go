@@ -28,7 +28,7 @@ const (
 // names two payments.
 type Rail string
 
-// TestRail is that of test mode, whoever plays it. No account has its name.
+// TestRail is the rail of test mode. No account has its name.
 const TestRail Rail = "test"
 
 // NewRail returns the name of an account as a rail: 22 characters, for the account's own name may be long.

@@ -8,7 +8,7 @@ import "time"
 // Status is where a session stands, in the spelling callers see.
 type Status string
 
-// A session is Pending until it becomes, once and for good, one of the others.
+// A session is Pending until it becomes, once and permanently, one of the others.
 const (
 	Pending   Status = "PENDING"
 	Completed Status = "COMPLETED"

@@ -23,7 +23,7 @@ func ParseAccount(account string) (merchantID string, testMode bool) {
 	return strings.CutSuffix(account, testAccount)
 }
 
-// Test sessions of these amounts act by themselves.
+// Test sessions of these amounts settle without a rail.
 const (
 	TestAmountCompletes  = 990_001
 	TestAmountFails      = 990_002
@@ -33,15 +33,15 @@ const (
 )
 
 const (
-	// TestOutcomeDelay is from the creation of a test session until it acts by itself.
+	// TestOutcomeDelay is from the creation of a test session until it settles.
 	TestOutcomeDelay = time.Second
-	// shortLifetime is that of test sessions that expire by themselves.
+	// shortLifetime is that of test sessions whose outcome is to expire.
 	shortLifetime = TestOutcomeDelay
-	// testReason is why a test session fails by itself.
+	// testReason is the reason of test sessions that fail.
 	testReason = "insufficient funds"
 )
 
-// TestOutcome is what a test session does by itself.
+// TestOutcome is how a test session settles without a rail.
 type TestOutcome struct {
 	// Lifetime is that of the session; 0: as the merchant's others.
 	Lifetime time.Duration
@@ -51,7 +51,7 @@ type TestOutcome struct {
 	Late bool
 }
 
-// TestOutcomeOf returns what a test session of the amount does by itself; false: nothing.
+// TestOutcomeOf returns how a test session of the amount settles without a rail; false: it does not.
 func TestOutcomeOf(amountCents int64) (TestOutcome, bool) {
 	switch amountCents {
 	case TestAmountCompletes:

@@ -21,13 +21,13 @@ func TestAccount(t *testing.T) {
 // Developers rely on the amounts of docs/test-mode.md, and no other amount may act.
 func TestNewTestOutcome_Guide(t *testing.T) {
 	guide := repository.Read(t, "docs/test-mode.md")
-	acting := 0
+	settling := 0
 	for amount := int64(1); amount <= session.MaxAmountCents; amount++ {
-		outcome, acts := session.TestOutcomeOf(amount)
-		if !acts {
+		outcome, settles := session.TestOutcomeOf(amount)
+		if !settles {
 			continue
 		}
-		acting++
+		settling++
 		if !strings.Contains(guide, fmt.Sprintf("\n| %d | ", amount)) {
 			t.Errorf("the guide has no amount %d", amount)
 		}
@@ -35,7 +35,7 @@ func TestNewTestOutcome_Guide(t *testing.T) {
 			t.Errorf("%d: %v", amount, outcome.Payment.Validate())
 		}
 	}
-	if rows := strings.Count(guide, "\n| 9900"); acting != rows {
-		t.Errorf("%d amounts act, and the guide has %d", acting, rows)
+	if rows := strings.Count(guide, "\n| 9900"); settling != rows {
+		t.Errorf("%d amounts settle, and the guide has %d", settling, rows)
 	}
 }

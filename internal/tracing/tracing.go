@@ -32,8 +32,8 @@ const flushTimeout = 5 * time.Second
 // given, receives the spans instead. The error names the invalid variable. Call stop at the end.
 func Start(ctx context.Context, role string, processor sdktrace.SpanProcessor, log *slog.Logger) (tracer *Tracer, stop func(), err error) {
 	if processor == nil {
-		wanted, err := enabled(os.Getenv)
-		if err != nil || !wanted {
+		on, err := enabled(os.Getenv)
+		if err != nil || !on {
 			return nil, func() {}, err
 		}
 		exporter, err := otlptracehttp.New(ctx)

@@ -12,9 +12,9 @@ import (
 
 func TestEnabled(t *testing.T) {
 	for name, test := range map[string]struct {
-		env    map[string]string
-		want   bool
-		refuse bool
+		env   map[string]string
+		want  bool
+		fails bool
 	}{
 		"nothing is set":               {nil, false, false},
 		"a place for all signals":      {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, true, false},
@@ -29,8 +29,8 @@ func TestEnabled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := enabled(func(name string) string { return test.env[name] })
-			if got != test.want || (err != nil) != test.refuse {
-				t.Errorf("%t, %v; want %t, an error: %t", got, err, test.want, test.refuse)
+			if got != test.want || (err != nil) != test.fails {
+				t.Errorf("%t, %v; want %t, an error: %t", got, err, test.want, test.fails)
 			}
 		})
 	}

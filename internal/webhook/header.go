@@ -1,4 +1,4 @@
-// Package webhook makes the header of a webhook as the Standard Webhooks specification defines it, for whoever sends events: the
+// Package webhook makes the header of a webhook as the Standard Webhooks specification defines it, for all senders of events: the
 // dispatcher, and a developer's kubectl merchant listen.
 package webhook
 

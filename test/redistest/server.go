@@ -124,7 +124,7 @@ func (s *Server) start() error {
 }
 
 // waitUntilReady also makes sure that it is this process that answers, and not another one on the same port, and
-// that it has read what it kept: until then it answers nothing but that it is loading.
+// that it has read what it kept: until then it only answers that it is loading.
 func (s *Server) waitUntilReady() error {
 	deadline := time.After(patience)
 	ticker := time.NewTicker(5 * time.Millisecond)

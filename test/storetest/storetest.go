@@ -109,9 +109,9 @@ func NewSession() store.NewSession {
 }
 
 // MustCreate creates a session.
-func MustCreate(t testing.TB, s *Services, admission store.Admission, wanted store.NewSession) store.Created {
+func MustCreate(t testing.TB, s *Services, admission store.Admission, request store.NewSession) store.Created {
 	t.Helper()
-	_, created, err := s.CreateSession(t.Context(), admission, wanted)
+	_, created, err := s.CreateSession(t.Context(), admission, request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,8 +203,8 @@ func (b *bench) startServer(ctx context.Context, spec serverSpec) *fixture.Proce
 // recordAPI records what the API sends to Redis to create and to read a session, and keeps the session that is read.
 func (b *bench) recordAPI(ctx context.Context) {
 	created, answer := b.record(ctx, fixture.CreateSession(b.key, charge))
-	b.recorded = recorded{Redis: b.redis.URL(), Create: call{created, sessionOf(answer)}, CreateAnswer: answer.Body}
-	b.session = sessionOf(b.ask(ctx, replayRequest(b.key)))
+	b.recorded = recorded{Redis: b.redis.URL(), Create: call{created, createdID(answer)}, CreateAnswer: answer.Body}
+	b.session = createdID(b.ask(ctx, replayRequest(b.key)))
 	b.keep(ctx)
 	read, answer := b.record(ctx, fixture.PublicSession(b.session))
 	b.recorded.Read, b.recorded.ReadAnswer = call{read, b.session}, answer.Body
@@ -228,7 +228,7 @@ func (b *bench) ask(ctx context.Context, request load.Request) load.Answer {
 	return answer
 }
 
-func sessionOf(answer load.Answer) string {
+func createdID(answer load.Answer) string {
 	var created struct {
 		SessionID string `json:"sessionId"`
 	}

@@ -91,8 +91,8 @@ func (s *naiveService) create(r *http.Request) (created naiveSession, status int
 	if err != nil || allowed.Allowed == 0 {
 		return created, http.StatusTooManyRequests
 	}
-	var wanted naiveCharge
-	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil || wanted.AmountCents <= 0 {
+	var charge naiveCharge
+	if err := json.NewDecoder(r.Body).Decode(&charge); err != nil || charge.AmountCents <= 0 {
 		return created, http.StatusBadRequest
 	}
 	id := "ps_" + rand.Text()
@@ -108,7 +108,7 @@ func (s *naiveService) create(r *http.Request) (created naiveSession, status int
 	session := "naive:session:" + id
 	setErr := s.redis.HSet(ctx, session,
 		"status", "PENDING", "createdAt", now.UnixMilli(), "expiresAt", expires.UnixMilli(), "merchantId", from.ID, "merchantName", from.Name,
-		"amountCents", wanted.AmountCents, "orderRef", wanted.OrderRef, "taxCents", wanted.TaxCents, "tipCents", wanted.TipCents,
+		"amountCents", charge.AmountCents, "orderRef", charge.OrderRef, "taxCents", charge.TaxCents, "tipCents", charge.TipCents,
 	).Err()
 	expireErr := s.redis.PExpire(ctx, session, lifetime+retention).Err()
 	addErr := s.redis.XAdd(ctx, &redis.XAddArgs{

@@ -97,9 +97,9 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 		samples["floor"] = append(samples["floor"], fixture.Sample{P50: took.P50, P99: took.P99})
 		first := make([]time.Duration, newcomers)
 		for i := range first {
-			target, begun := b.target(ctx, address, "/", 1+round*newcomers+i), time.Now()
+			target, started := b.target(ctx, address, "/", 1+round*newcomers+i), time.Now()
 			fixture.Check(load.Times(ctx, target, 1))
-			first[i] = time.Since(begun)
+			first[i] = time.Since(started)
 		}
 		slices.Sort(first)
 		samples["first_list"] = append(samples["first_list"], fixture.Sample{P50: first[newcomers/2], P99: first[newcomers-1]})
@@ -158,14 +158,14 @@ func (b *bench) measureExport(ctx context.Context, address string, ratios report
 	path := merchantPath + "/payments.csv?day=" + time.Now().UTC().Add(-24*time.Hour).Format(time.DateOnly)
 	conn := fixture.Must(new(net.Dialer).DialContext(ctx, "tcp", address))
 	defer func() { _ = conn.Close() }()
-	begun := time.Now()
+	started := time.Now()
 	fixture.Must(conn.Write(b.target(ctx, address, path, 0).Next(0, 0, nil)))
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	fixture.Check(err)
 	defer func() { _ = response.Body.Close() }()
-	ratios["console_csv_first_byte_ms"] = time.Since(begun).Seconds() * 1e3
+	ratios["console_csv_first_byte_ms"] = time.Since(started).Seconds() * 1e3
 	rows := bytes.Count(fixture.Must(io.ReadAll(response.Body)), []byte("\n"))
-	ratios["console_csv_s"] = time.Since(begun).Seconds()
+	ratios["console_csv_s"] = time.Since(started).Seconds()
 	if rows != paymentsPerDay+1 {
 		fixture.Check(fmt.Errorf("the CSV has %d lines", rows))
 	}

@@ -38,7 +38,7 @@ type delivering struct {
 	Connections int     `json:"connections"`  // that it opened
 }
 
-func deliveringOf(events int, took, cpu time.Duration, connections int) delivering {
+func newDelivering(events int, took, cpu time.Duration, connections int) delivering {
 	n := float64(events)
 	return delivering{n / took.Seconds(), fixture.Micros(cpu) / n, n / cpu.Seconds(), connections}
 }
@@ -69,7 +69,7 @@ func (b *bench) deliverBacklog(ctx context.Context, merchants []fixture.Merchant
 	redis, events := used.AllRedis(), float64(b.events)
 	_, connections := b.receiver.counts()
 	return throughput{
-		Events: b.events, Dispatcher: deliveringOf(b.events, took, used.CPU, connections),
+		Events: b.events, Dispatcher: newDelivering(b.events, took, used.CPU, connections),
 		Allocations: (b.dispatcher.Mallocs(ctx) - mallocs) / events, RedisCPU: fixture.Micros(redis.CPU) / events,
 		ScriptMicros: redis.ScriptMicros / events, Scripts: redis.Scripts / events,
 	}
@@ -96,7 +96,7 @@ func (b *bench) measureFloor(ctx context.Context, events []delivery) delivering 
 	if arrived != len(events) {
 		fixture.Check(fmt.Errorf("%d of the floor's %d events have arrived", arrived, len(events)))
 	}
-	return deliveringOf(result.Events, result.Took, result.CPU, connections)
+	return newDelivering(result.Events, result.Took, result.CPU, connections)
 }
 
 // lag is the delay until the first attempt, at a constant rate.
@@ -123,13 +123,13 @@ func (b *bench) measureLag(ctx context.Context) lag {
 		late = b.cancelSteadily(ctx, sessions)
 		b.receiver.await(ctx, count)
 	}, b.dispatcher, b.redis)
-	measured := lagOf(b.receiver.deliveries())
+	measured := newLag(b.receiver.deliveries())
 	measured.Late = late
 	measured.CPU, measured.RedisCPU = fixture.Micros(used.CPU)/float64(count), fixture.Micros(used.AllRedis().CPU)/float64(count)
 	return measured
 }
 
-func lagOf(events []delivery) lag {
+func newLag(events []delivery) lag {
 	slices.SortFunc(events, func(a, b delivery) int { return cmp.Compare(a.Lag, b.Lag) })
 	at := func(share float64) time.Duration { return events[int(share*float64(len(events)-1))].Lag }
 	return lag{Events: len(events), P50: at(0.5), P99: at(0.99), Max: at(1)}
@@ -156,7 +156,7 @@ func (b *bench) measureIsolation(ctx context.Context, slow int, after time.Durat
 	b.cancelAll(ctx, waiting)
 	late := b.cancelSteadily(ctx, sessions)
 	b.receiver.await(ctx, good)
-	measured := isolation{lag: lagOf(b.receiver.deliveries())}
+	measured := isolation{lag: newLag(b.receiver.deliveries())}
 	measured.Late, measured.Repeated = late, measured.Events-good
 	release()
 	return measured

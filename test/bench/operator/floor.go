@@ -93,7 +93,7 @@ func (f *floor) key(ctx context.Context, i int) error {
 	}
 	now := time.Now().UTC()
 	base := published.KeyRecord{
-		KeyID: key.ID(), MerchantID: published.ID(f.merchantOf(i).UID), State: object.Spec.State,
+		KeyID: key.ID(), MerchantID: published.ID(f.merchantAt(i).UID), State: object.Spec.State,
 		Source: published.Source{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
 	}
 	record := base.Rotated(published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now}, v1alpha1.RotationInitial, 0, now)

@@ -142,7 +142,7 @@ type objects struct {
 	keys      []*v1alpha1.ApiKey
 }
 
-func (o objects) merchantOf(i int) *v1alpha1.Merchant { return o.merchants[i%len(o.merchants)] }
+func (o objects) merchantAt(i int) *v1alpha1.Merchant { return o.merchants[i%len(o.merchants)] }
 
 func (b *bench) create(ctx context.Context, s side, keys int) objects {
 	const creators = 16 // this is not measured
@@ -170,7 +170,7 @@ func (b *bench) create(ctx context.Context, s side, keys int) objects {
 		return post(ctx, keysResource, &v1alpha1.ApiKey{
 			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ApiKey"},
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("till-%d", i)},
-			Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: o.merchantOf(i).Name}},
+			Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: o.merchantAt(i).Name}},
 		}, o.keys[i])
 	}))
 	return o

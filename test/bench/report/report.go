@@ -98,7 +98,7 @@ func Save(path string, measured any) error {
 	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// DescribeMachine returns one line about this machine, at this moment. The load average includes the benchmark's own load.
+// DescribeMachine returns one line about this machine. The load average includes the benchmark's own load.
 func DescribeMachine() string {
 	processor := runtime.GOARCH
 	for line := range strings.Lines(firstLines("/proc/cpuinfo", 20)) {

@@ -110,7 +110,7 @@ func (c *crowd) pay(ctx context.Context, session string, opened func()) {
 		c.mu.Lock()
 		delete(c.heard, session)
 		if !shown {
-			c.report.Failed[reasonOf(err)]++
+			c.report.Failed[dialError(err)]++
 		}
 		atOnce := c.order.AtOnce
 		c.mu.Unlock()
@@ -130,7 +130,7 @@ func (c *crowd) pay(ctx context.Context, session string, opened func()) {
 
 // read reads a stream until it shows the end of the session. An error means that it was cut or not opened.
 func (c *crowd) read(ctx context.Context, address, session string, retry *time.Duration, opened func()) error {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: addressOf(session)}}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: payerAddress(session)}}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
@@ -185,9 +185,9 @@ func (c *crowd) show(session string, ended bool) {
 	}
 }
 
-// addressOf gives nearly each payer an address of its own. From one address, Linux finds half of its 28,000 ports at once, and searches
+// payerAddress gives nearly each payer an address of its own. From one address, Linux finds half of its 28,000 ports at once, and searches
 // all of these before it tries the others: beyond 14,000 connections to one server each new one takes milliseconds of CPU.
-func addressOf(session string) net.IP {
+func payerAddress(session string) net.IP {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(session)) // cannot fail
 	address := hash.Sum([]byte{})
@@ -195,7 +195,7 @@ func addressOf(session string) net.IP {
 	return address
 }
 
-func reasonOf(err error) string {
+func dialError(err error) string {
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return number.Error()
 	}
@@ -251,8 +251,8 @@ func (p *payers) now() payersReport {
 	return report
 }
 
-// sumOf adds up reports of processes.
-func sumOf(all []*payers) payersReport {
+// sumReports adds up reports of processes.
+func sumReports(all []*payers) payersReport {
 	sum := payersReport{Failed: map[string]int{}, Ended: map[string]time.Time{}}
 	for _, p := range all {
 		report := p.now()

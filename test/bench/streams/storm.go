@@ -87,7 +87,7 @@ func (s *storm) run(ctx context.Context, replicas int, out io.Writer) {
 		}
 	}
 	<-time.After(heartbeat)
-	now := sumOf(s.payers)
+	now := sumReports(s.payers)
 	r.Alive, r.Ended = now.Alive, len(now.Ended)
 	s.printStorms(out, &r, storms)
 	fixture.Check(report.Save(s.Output, map[string]any{"streams": r, "storms": storms}))
@@ -156,7 +156,7 @@ func (s *storm) measureQuiet(ctx context.Context, r *crowdResult) {
 	replicasAfter, payersAfter := s.cpu()
 	r.CPU, r.PayersCPU = (replicasAfter-replicas).Seconds()/quiet.Seconds(), (payersAfter-payers).Seconds()/quiet.Seconds()
 	r.RedisCPU = used.AllRedis().CPU.Seconds() / quiet.Seconds()
-	if now := sumOf(s.payers); now.Alive != r.Streams {
+	if now := sumReports(s.payers); now.Alive != r.Streams {
 		fixture.Check(fmt.Errorf("%d of %d streams had a heartbeat", now.Alive, r.Streams))
 	}
 	stop := probe(ctx, s.replicas[0].Address, s.key, s.pending[0])
@@ -203,7 +203,7 @@ func (s *storm) measureStorm(ctx context.Context, kill, atOnce bool) stormResult
 	s.Progress("%s", r.Name)
 	var began time.Time
 	var asked map[string]time.Time
-	old, payers, before := s.replicas[0], s.payers[0], sumOf(s.payers)
+	old, payers, before := s.replicas[0], s.payers[0], sumReports(s.payers)
 	payers.send(order{Address: old.Address, AtOnce: atOnce})
 	start := func() {
 		s.replicas[0] = s.startReplica(ctx)

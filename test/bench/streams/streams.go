@@ -28,7 +28,7 @@ func Command() *cobra.Command {
 		Use:   "streams",
 		Short: "Measure streams of session statuses",
 		Long: "Ends sessions that have a stream each, and measures until the stream shows it. Then measures the API without and beside idle\n" +
-			"streams, of which the limit of open files may allow fewer than wanted.",
+			"streams, of which the limit of open files may allow fewer.",
 		RunE: options.Run(func(ctx context.Context, f *fixture.Fixture, out io.Writer) {
 			(&bench{Fixture: f, idle: idle, watched: watched}).run(ctx, out)
 		}),
@@ -53,7 +53,7 @@ type bench struct {
 type sample struct {
 	ShownP50     time.Duration `json:"shownP50Nanoseconds"` // from the request that ends a session
 	ShownP99     time.Duration `json:"shownP99Nanoseconds"`
-	EndCPU       float64       `json:"cpuMicrosPerEnd"` // more than for an end that nobody watches
+	EndCPU       float64       `json:"cpuMicrosPerEnd"` // more than for an end without streams
 	EndRedisCPU  float64       `json:"redisCPUMicrosPerEnd"`
 	StreamMemory float64       `json:"bytesPerStream"`
 	IdleCPU      float64       `json:"cpuMicrosPerStreamAndSecond"`
@@ -152,7 +152,7 @@ func (b *bench) await(ctx context.Context, all []*payers, open int, ended map[st
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for began, said := time.Now(), time.Now(); ; {
-		now, missing := sumOf(all), 0
+		now, missing := sumReports(all), 0
 		for session := range ended {
 			if _, shown := now.Ended[session]; !shown {
 				missing++
@@ -183,7 +183,7 @@ func delays(asked, shown map[string]time.Time) (p50, p99 time.Duration) {
 	return took[len(took)*50/100], took[len(took)*99/100]
 }
 
-// measureEnds ends sessions at a constant rate, first those that nobody watches.
+// measureEnds ends sessions at a constant rate, first those without streams.
 func (b *bench) measureEnds(ctx context.Context, s *sample) {
 	end := func(sessions []string) (asked map[string]time.Time, cpu, redis float64) {
 		used := fixture.Use(ctx, func() { asked = b.cancel(ctx, sessions) }, b.api, b.redis)
