@@ -426,7 +426,7 @@ func TestBlockedAddresses_ReplicasAdd(t *testing.T) {
 	kept := storetest.Open(t, sharedRedis.URL())
 	for _, merchant := range []published.MerchantRecord{enforced, reporting} {
 		eventually(t, "both replicas have written what they counted for "+merchant.Name, func() bool {
-			all, _, err := kept.Blocked(t.Context(), session.BucketOf(merchant.MerchantID))
+			all, _, err := kept.Blocked(t.Context(), session.MerchantBucket(merchant.MerchantID))
 			if err != nil {
 				t.Fatal(err)
 			}

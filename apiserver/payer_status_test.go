@@ -378,7 +378,7 @@ func TestStream_OwnSessionOnly(t *testing.T) {
 	// Other messages change nothing.
 	c := storetest.Inspect(t, sharedRedis)
 	for _, message := range []string{mine, "ps_", "", strings.Repeat("x", 1<<16), `{"status":"COMPLETED"}`} {
-		if n := c.Publish(t.Context(), storetest.TagOf(parseBucket(t, mine))+"ended", message).Val(); n == 0 {
+		if n := c.Publish(t.Context(), storetest.BucketTag(parseBucket(t, mine))+"ended", message).Val(); n == 0 {
 			t.Error("nobody is subscribed")
 		}
 	}

@@ -366,7 +366,7 @@ func TestKeyAllowlist(t *testing.T) {
 			block = allowlist.KeyBlock(netip.MustParseAddr(out), id)
 		}
 		eventually(t, "blocked addresses of "+merchant.Name+" are counted", func() bool {
-			all, _, err := kept.Blocked(t.Context(), session.BucketOf(merchant.MerchantID))
+			all, _, err := kept.Blocked(t.Context(), session.MerchantBucket(merchant.MerchantID))
 			if err != nil {
 				t.Error(err)
 			}

@@ -102,7 +102,7 @@ func TestPublicLimit_WorstCase(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	other := acme
-	for i := 0; session.BucketOf(other.MerchantID) == session.BucketOf(acme.MerchantID); i++ {
+	for i := 0; session.MerchantBucket(other.MerchantID) == session.MerchantBucket(acme.MerchantID); i++ {
 		other = f.merchant(fmt.Sprint("other-", i))
 	}
 	keys := []string{f.key("till", acme), f.key("other", other)}

@@ -133,7 +133,7 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 	e.describe(presented, record)
 	switch {
 	case err != nil:
-		e.explainKey(directory.ReasonOf(presented, err), presented, objects, record)
+		e.explainKey(directory.UnauthorizedReason(presented, err), presented, objects, record)
 	case !principal.Merchant.ReportOnly && !principal.Merchant.Allowlist.Allows(address):
 		e.refuseAddress("merchant", "Merchant", principal.Merchant.Allowlist)
 	case !principal.Merchant.ReportOnly && !principal.Allowlist.Allows(address):

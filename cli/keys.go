@@ -213,7 +213,7 @@ func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
 
 // notInGit refuses an ApiKey that a GitOps tool manages. It would undo the change, and undoing a trigger is another rotation.
 func notInGit(key *v1alpha1.ApiKey, hint string) error {
-	owner := gitops.ManagerOf(key)
+	owner := gitops.FindManager(key)
 	if owner.Tool == "" {
 		return nil
 	}

@@ -260,7 +260,7 @@ func apply[T any, P interface {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(flux.Object, other); err != nil {
 		return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 	}
-	if gitops.ManagerOf(live).Tool != "" {
+	if gitops.FindManager(live).Tool != "" {
 		o.After = other
 	} else if !equality.Semantic.DeepEqual(flux.Object["spec"], object.Object["spec"]) {
 		o.ByFlux, o.ByKubectl = other, managedByKubectl(live)
@@ -444,7 +444,7 @@ func managers[T any, P interface {
 		if o.Source == "" || o.Before == nil {
 			continue
 		}
-		if manager := gitops.ManagerOf(P(o.Before)); manager != (gitops.Manager{}) {
+		if manager := gitops.FindManager(P(o.Before)); manager != (gitops.Manager{}) {
 			found = append(found, manager)
 		}
 	}
@@ -463,7 +463,7 @@ func pruned[T any, P interface {
 		if o.Source != "" || live == nil || keptByAnnotation(live) {
 			continue
 		}
-		manager := gitops.ManagerOf(live)
+		manager := gitops.FindManager(live)
 		_, applied := live.GetAnnotations()[lastApplied]
 		if len(owners) > 0 && !slices.Contains(owners, manager) || len(owners) == 0 && manager == (gitops.Manager{}) && !applied {
 			continue

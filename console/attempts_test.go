@@ -20,7 +20,7 @@ func (f *fixture) answerTestEvents(merchant *v1alpha1.Merchant, answer outbox.At
 	merchantID, target := published.ID(merchant.UID), (&published.Webhook{Webhook: *merchant.Spec.Webhook}).Target()
 	go func() {
 		for f.t.Context().Err() == nil {
-			leased, err := f.outbox.Lease(f.t.Context(), session.BucketOf(merchantID), outbox.LeaseRequest{For: time.Minute, Limit: 10})
+			leased, err := f.outbox.Lease(f.t.Context(), session.MerchantBucket(merchantID), outbox.LeaseRequest{For: time.Minute, Limit: 10})
 			for _, lease := range leased.Leases {
 				_ = f.outbox.AnswerWebhookTest(f.t.Context(), lease.Event, target, answer)
 				_ = f.outbox.Drop(f.t.Context(), lease)
@@ -111,7 +111,7 @@ func TestSendTestEvent_Bounded(t *testing.T) {
 			t.Errorf("%d %s", page.Status, page.Text)
 		}
 	}
-	leased, err := f.outbox.Lease(t.Context(), session.BucketOf(published.ID(m.UID)), outbox.LeaseRequest{For: time.Hour, Limit: 10})
+	leased, err := f.outbox.Lease(t.Context(), session.MerchantBucket(published.ID(m.UID)), outbox.LeaseRequest{For: time.Hour, Limit: 10})
 	if err != nil || len(leased.Leases) != 1 || !outbox.IsWebhookTest(leased.Leases[0].Event) {
 		t.Errorf("%d events were sent, %v", len(leased.Leases), err)
 	}

@@ -33,7 +33,7 @@ func (f *fixture) lease(m *v1alpha1.Merchant, name string) outbox.Lease {
 	if _, err := f.outbox.RecordTest(f.t.Context(), feed.NewWebhookTest(id, "Acme", name, time.Now())); err != nil {
 		f.t.Fatal(err)
 	}
-	leased, err := f.outbox.Lease(f.t.Context(), session.BucketOf(id), outbox.LeaseRequest{For: time.Hour, Limit: 1})
+	leased, err := f.outbox.Lease(f.t.Context(), session.MerchantBucket(id), outbox.LeaseRequest{For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {
 		f.t.Fatalf("leased %+v: %v", leased, err)
 	}

@@ -61,7 +61,7 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]
 
 // newKeyRow keeps no more of the metadata than a page shows.
 func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
-	row := keyRow{ApiKey: key, Manager: gitops.ManagerOf(&key)}
+	row := keyRow{ApiKey: key, Manager: gitops.FindManager(&key)}
 	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
 	switch {
 	case key.Spec.State == v1alpha1.ApiKeyDisabled:

@@ -67,7 +67,7 @@ func (c *console) newKeyForm(w http.ResponseWriter, _ *http.Request, viewer logi
 func (c *console) renderKeyForm(w http.ResponseWriter, status int, viewer login.Person, page string, form keyForm) error {
 	form.Overlaps, form.Clock = overlaps(), c.shopClock(form.Merchant)
 	if form.Key != nil {
-		form.Manager = gitops.ManagerOf(form.Key)
+		form.Manager = gitops.FindManager(form.Key)
 	}
 	return c.pages.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
 }
@@ -208,7 +208,7 @@ func (c *console) disableKey(ctx context.Context, key *v1alpha1.ApiKey) error {
 
 // enableKey switches a disabled key on again. It refuses a key that Git manages, whose tool would undo that.
 func (c *console) enableKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
-	if owner := gitops.ManagerOf(key); owner.Tool != "" {
+	if owner := gitops.FindManager(key); owner.Tool != "" {
 		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
 	}
 	changed := key.DeepCopy()
@@ -231,7 +231,7 @@ func (c *console) endKey(action, page string, end func(context.Context, *v1alpha
 	return func(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
 		// Labels and annotations are anybody's: they must not keep a leaked key alive.
 		override := action == actionDisable && r.PostFormValue("override") == "yes"
-		if owner := gitops.ManagerOf(key); owner.Tool != "" && !override {
+		if owner := gitops.FindManager(key); owner.Tool != "" && !override {
 			return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
 		}
 		if r.PostFormValue("name") != key.Name {

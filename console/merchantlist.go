@@ -144,7 +144,7 @@ func (c *console) readEndpoints(ctx context.Context, rows []merchantRow) (map[st
 	byBucket := map[session.Bucket][]string{}
 	for i := range rows {
 		id := published.ID(rows[i].UID)
-		byBucket[session.BucketOf(id)] = append(byBucket[session.BucketOf(id)], id)
+		byBucket[session.MerchantBucket(id)] = append(byBucket[session.MerchantBucket(id)], id)
 	}
 	found := make(chan []outbox.EndpointState, len(byBucket))
 	reads, ctx := errgroup.WithContext(ctx)

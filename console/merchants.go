@@ -62,7 +62,7 @@ func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, viewer lo
 func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (page merchantPage, err error) {
 	page = merchantPage{
 		Merchant: merchant, Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name, Clock: c.shopClock(merchant),
-		Manager: gitops.ManagerOf(merchant), Examples: examples(c.options.APIURL),
+		Manager: gitops.FindManager(merchant), Examples: examples(c.options.APIURL),
 	}
 	reads, ctx := errgroup.WithContext(r.Context())
 	reads.Go(func() (err error) {

@@ -120,7 +120,7 @@ func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.
 func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
 	r.onMerchant(method, path, verb, func(w http.ResponseWriter, request *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-		if owner := gitops.ManagerOf(merchant); owner.Tool != "" {
+		if owner := gitops.FindManager(merchant); owner.Tool != "" {
 			return &gitManagedError{owner, "Merchant " + merchant.Namespace + "/" + merchant.Name}
 		}
 		return handle(w, request, viewer, merchant)

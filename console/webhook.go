@@ -27,7 +27,7 @@ type webhookHealth struct {
 // readHealth returns the health of the endpoint. The error is redis.ErrUnavailable or redis.ErrCorrupt.
 func (c *console) readHealth(ctx context.Context, merchant *v1alpha1.Merchant) (webhookHealth, error) {
 	id := published.ID(merchant.UID)
-	endpoints, err := c.outbox.Endpoints(ctx, session.BucketOf(id), id)
+	endpoints, err := c.outbox.Endpoints(ctx, session.MerchantBucket(id), id)
 	if err != nil {
 		return webhookHealth{}, err
 	}

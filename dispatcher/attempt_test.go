@@ -108,7 +108,7 @@ func TestAttempt_LostLeaseChangesNothing(t *testing.T) {
 // takeOver leases an event with an attempt in progress to another dispatcher, as if its lease had ended.
 func (f testFixture) takeOver(t *testing.T, id, merchantID string) {
 	t.Helper()
-	bucket := session.BucketOf(merchantID)
+	bucket := session.MerchantBucket(merchantID)
 	f.MakeDue(t, bucket, id)
 	leased, err := f.Outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{HolderIdentity: "another", For: time.Hour, Limit: 1})
 	if err != nil || len(leased.Leases) != 1 {

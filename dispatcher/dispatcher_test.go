@@ -318,7 +318,7 @@ func TestTestMode_WebhookTestIsTriedOnce(t *testing.T) {
 		answers.Store(int32(status))
 		event := feed.NewWebhookTest(acme.MerchantID, "Acme Coffee", want.Answer, time.Now())
 		dispatchertest.Eventually(t, "the ten seconds are over", func() bool {
-			dispatchertest.Must(t, client.Del(t.Context(), redis.KeyspaceOf(7).Key("webhooktest:", acme.MerchantID)).Err())
+			dispatchertest.Must(t, client.Del(t.Context(), redis.BucketKeyspace(7).Key("webhooktest:", acme.MerchantID)).Err())
 			sent, err := f.Outbox.SendWebhookTest(t.Context(), event)
 			dispatchertest.Must(t, err)
 			return sent
@@ -386,7 +386,7 @@ func (f testFixture) wantNothingLive(t *testing.T, d *testDispatcher, merchantID
 func (f testFixture) deadLetter(t *testing.T, merchantID string) string {
 	t.Helper()
 	id := f.Event(t, merchantID)
-	leased, err := f.Outbox.Lease(t.Context(), session.BucketOf(merchantID), outbox.LeaseRequest{For: time.Hour, Limit: 10})
+	leased, err := f.Outbox.Lease(t.Context(), session.MerchantBucket(merchantID), outbox.LeaseRequest{For: time.Hour, Limit: 10})
 	if err != nil || len(leased.Leases) != 1 {
 		t.Fatalf("leased %d events: %v", len(leased.Leases), err)
 	}

@@ -48,7 +48,7 @@ func TestLease_DropsUnsubscribed(t *testing.T) {
 func (f testFixture) setOld(t *testing.T, id string) {
 	t.Helper()
 	long := time.Now().Add(-time.Hour).UnixMilli()
-	storetest.ChangeEvent(t, f.Redis(t), storetest.TagOf(7)+"event:"+id, storetest.EventTime, strconv.FormatInt(long, 10))
+	storetest.ChangeEvent(t, f.Redis(t), storetest.BucketTag(7)+"event:"+id, storetest.EventTime, strconv.FormatInt(long, 10))
 }
 
 // What was published of a merchant may be lost, however old the event is and whatever the watches have heard since.
@@ -133,7 +133,7 @@ func TestLease_UnknownKind(t *testing.T) {
 	shop := newReceiver(t, always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	id := f.Event(t, acme.MerchantID)
-	record := storetest.TagOf(7) + "event:" + id
+	record := storetest.BucketTag(7) + "event:" + id
 	storetest.ChangeEvent(t, f.Redis(t), record, storetest.EventKind, "session.refunded")
 	d := f.dispatcher(t)
 	start(t, d)
@@ -153,7 +153,7 @@ func TestLease_UnknownKind(t *testing.T) {
 func TestLease_ExpiredEvent(t *testing.T) {
 	f := newFixture(t)
 	id := f.Event(t, dispatchertest.NewMerchantID(7))
-	if err := f.Redis(t).Del(t.Context(), storetest.TagOf(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
+	if err := f.Redis(t).Del(t.Context(), storetest.BucketTag(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
 		t.Fatal(err)
 	}
 	d := f.dispatcher(t)
@@ -263,7 +263,7 @@ for i = 1, ARGV[2] do
 end
 redis.call('ZADD', ARGV[1] .. 'due', 1, ARGV[3])
 return 1`
-	bucket, id := storetest.TagOf(session.BucketOf(merchantID)), f.Event(t, merchantID)
+	bucket, id := storetest.BucketTag(session.MerchantBucket(merchantID)), f.Event(t, merchantID)
 	f.setOld(t, id)
 	dispatchertest.Must(t, f.Redis(t).Eval(t.Context(), script, []string{bucket + "event:" + id}, bucket, events-1, merchantID).Err())
 }
@@ -300,14 +300,14 @@ func TestLease_OpenBreaker(t *testing.T) {
 	const seconds = 60
 	for second := range seconds {
 		f.Event(t, acme.MerchantID)
-		if due := f.Redis(t).ZScore(t.Context(), storetest.TagOf(7)+"due", acme.MerchantID).Val(); due > float64(time.Now().UnixMilli()) {
+		if due := f.Redis(t).ZScore(t.Context(), storetest.BucketTag(7)+"due", acme.MerchantID).Val(); due > float64(time.Now().UnixMilli()) {
 			t.Fatalf("second %d: the new event is due at %.0f", second, due)
 		}
 		if n := touched(); n != 0 {
 			t.Fatalf("second %d: %d events were leased", second, n)
 		}
 	}
-	if n := f.Redis(t).ZCard(t.Context(), storetest.TagOf(7)+"queue").Val(); n != waiting+seconds {
+	if n := f.Redis(t).ZCard(t.Context(), storetest.BucketTag(7)+"queue").Val(); n != waiting+seconds {
 		t.Errorf("%d events wait, want %d", n, waiting+seconds)
 	}
 
@@ -345,7 +345,7 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 	})
 	dispatchertest.Eventually(t, "the other one has delivered what was deferred", func() bool {
 		f.leaseAll(t, d)
-		return f.Redis(t).ZCard(t.Context(), storetest.TagOf(7)+"queue").Val() == 0
+		return f.Redis(t).ZCard(t.Context(), storetest.BucketTag(7)+"queue").Val() == 0
 	})
 	for n := range 20 {
 		before := delivered.Load()
@@ -371,7 +371,7 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 	for range events {
 		f.Event(t, acme.MerchantID)
 	}
-	dispatchertest.Must(t, f.Redis(t).HSet(t.Context(), storetest.TagOf(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
+	dispatchertest.Must(t, f.Redis(t).HSet(t.Context(), storetest.BucketTag(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
 	d := f.dispatcher(t)
 	start(t, d)
 	dispatchertest.Eventually(t, "they are deferred", func() bool {
@@ -429,7 +429,7 @@ func TestHolds(t *testing.T) {
 			if touched := f.calls(t, "zrem") - before; touched != leasedAndDeferred*leases*jobsPerAttempt {
 				t.Errorf("%d entries were touched, want %d", touched, leasedAndDeferred*leases*jobsPerAttempt)
 			}
-			if n := f.Redis(t).ZCard(t.Context(), storetest.TagOf(7)+"queue").Val(); n != waiting+seconds/60 {
+			if n := f.Redis(t).ZCard(t.Context(), storetest.BucketTag(7)+"queue").Val(); n != waiting+seconds/60 {
 				t.Errorf("%d events wait, want %d", n, waiting+seconds/60)
 			}
 			_, err := d.countBacklog(t.Context())

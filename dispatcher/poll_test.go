@@ -111,7 +111,7 @@ func TestWake(t *testing.T) {
 // expiresIn gives a pending session another expiry in the queue of them.
 func (f testFixture) expiresIn(t *testing.T, s session.Session, in time.Duration) {
 	t.Helper()
-	dispatchertest.Must(t, f.Redis(t).ZAdd(t.Context(), redis.KeyspaceOf(s.ID.Bucket()).Key(outbox.ExpiryKey),
+	dispatchertest.Must(t, f.Redis(t).ZAdd(t.Context(), redis.BucketKeyspace(s.ID.Bucket()).Key(outbox.ExpiryKey),
 		goredis.Z{Score: float64(time.Now().Add(in).UnixMilli()), Member: s.ID.String()}).Err())
 }
 
@@ -177,7 +177,7 @@ func TestRecorded_SendsAtOnce(t *testing.T) {
 	d.pollEvery = 24 * time.Hour
 	start(t, d)
 	dispatchertest.Eventually(t, "it is subscribed", func() bool {
-		channel := redis.KeyspaceOf(7).Key(store.EndedChannel)
+		channel := redis.BucketKeyspace(7).Key(store.EndedChannel)
 		listeners, err := f.Redis(t).PubSubNumSub(t.Context(), channel).Result()
 		return err == nil && listeners[channel] == 1
 	})

@@ -86,7 +86,7 @@ func TestRun_WaitsForTheIndex(t *testing.T) {
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
 	id := f.Event(t, published.ID(acme.UID))
-	bucket := session.BucketOf(published.ID(acme.UID))
+	bucket := session.MerchantBucket(published.ID(acme.UID))
 
 	l := f.launch(t, c)
 	dispatchertest.Eventually(t, "probes are answered", func() bool { status, _ := l.get(t, "/healthz"); return status == http.StatusOK })

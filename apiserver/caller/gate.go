@@ -158,7 +158,7 @@ func (g *Gate) identify(presented string, address netip.Addr, addressErr error) 
 		if principal.KeyID == "" {
 			principal.KeyID, _ = apikey.IDOf(presented)
 		}
-		return Caller{Principal: principal}, UnauthorizedError{directory.ReasonOf(presented, err)}
+		return Caller{Principal: principal}, UnauthorizedError{directory.UnauthorizedReason(presented, err)}
 	}
 	from := Caller{Principal: principal, expired: expired, blocked: !principal.Allows(address)}
 	if from.blocked && !principal.Merchant.ReportOnly {

@@ -70,7 +70,7 @@ func (v *recordVerifier) run(ctx context.Context) {
 	v.mu.Unlock()
 	buckets := map[session.Bucket][]store.KeyRef{}
 	for key := range pending {
-		bucket := session.BucketOf(key.MerchantID)
+		bucket := session.MerchantBucket(key.MerchantID)
 		buckets[bucket] = append(buckets[bucket], key)
 	}
 	for _, keys := range buckets {

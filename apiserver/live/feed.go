@@ -26,7 +26,7 @@ type FeedWatch struct {
 // are ErrTooMany and ErrTooManyOfAccount.
 func (h *Hub) WatchFeed(account string) (*FeedWatch, error) {
 	merchantID, _ := session.ParseAccount(account)
-	bucket := session.BucketOf(merchantID)
+	bucket := session.MerchantBucket(merchantID)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

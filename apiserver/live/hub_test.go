@@ -80,7 +80,7 @@ func TestHub_EndBeforeSubscription(t *testing.T) {
 	}
 	set("resetchannels")
 	hub := start(t, &storetest.Services{Store: s.Store, Client: storetest.Client(t, "redis://hub:secret@"+server.Addr())})
-	asks := storetest.MerchantOf(7)
+	asks := storetest.MerchantIn(7)
 	id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
 	w := watch(t, hub, id)
 	sess, err := s.WatchedSession(t.Context(), id)
@@ -97,7 +97,7 @@ func TestHub_EndBeforeSubscription(t *testing.T) {
 func TestHub_MessageDuringRead(t *testing.T) {
 	server := redistest.Start(t)
 	s := storetest.New(t, server.URL())
-	asks := storetest.MerchantOf(7)
+	asks := storetest.MerchantIn(7)
 	id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var first atomic.Bool
@@ -127,7 +127,7 @@ func TestHub_ExpiredAndVanished(t *testing.T) {
 	server := redistest.Start(t)
 	s := storetest.New(t, server.URL())
 	hub := start(t, s, func(o *live.Options) { o.Interval = time.Second })
-	asks := storetest.MerchantOf(7)
+	asks := storetest.MerchantIn(7)
 	brief := storetest.NewSession()
 	brief.Lifetime = 50 * time.Millisecond
 	id := storetest.MustCreate(t, s, asks, brief).Session.ID
@@ -151,7 +151,7 @@ func TestHub_Cluster(t *testing.T) {
 	s := storetest.New(t, "redis+cluster://"+servers[0].Addr())
 	hub := start(t, s)
 	for bucket := range session.Bucket(session.Buckets) {
-		asks := storetest.MerchantOf(bucket)
+		asks := storetest.MerchantIn(bucket)
 		id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
 		watches := []*live.Watch{watch(t, hub, id), watch(t, hub, id)}
 		pending := watch(t, hub, storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID)

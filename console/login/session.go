@@ -68,7 +68,9 @@ func (c cookieValue) name() string {
 	return hex.EncodeToString(digest[:])
 }
 
-func (p Person) keyspace() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(p.Account)) }
+func (p Person) keyspace() redis.Keyspace {
+	return redis.BucketKeyspace(session.MerchantBucket(p.Account))
+}
 
 // listKey writes the key of the list of the person's logins.
 func (p Person) listKey(call *redis.Call) {
@@ -83,7 +85,7 @@ const maxLogins = 20
 func (l *logins) begin(ctx context.Context, p Person) (cookieValue, error) {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // never fails
-	cookie := cookieValue(fmt.Sprintf("%02x%s", session.BucketOf(p.Account), base64.RawURLEncoding.EncodeToString(secret)))
+	cookie := cookieValue(fmt.Sprintf("%02x%s", session.MerchantBucket(p.Account), base64.RawURLEncoding.EncodeToString(secret)))
 	record, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encode a login: %w", err)
@@ -134,7 +136,7 @@ func (l *logins) find(ctx context.Context, cookie cookieValue) (p Person, err er
 		return p, ErrSignedOut
 	}
 	call := redis.NewCall(readLogin)
-	call.Key("login_key", redis.KeyspaceOf(bucket), loginKey, cookie.name())
+	call.Key("login_key", redis.BucketKeyspace(bucket), loginKey, cookie.name())
 	call.Millis("idle", l.idle)
 	reply, err := l.redis.Run(ctx, &call)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestFind_LoginEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	bucket, _ := cookie.bucket()
-	key := storetest.TagOf(bucket) + "login:" + cookie.name()
+	key := storetest.BucketTag(bucket) + "login:" + cookie.name()
 	for _, test := range []struct {
 		name  string
 		idle  time.Duration

@@ -133,7 +133,7 @@ func (e *Endpoints) MerchantIDs(bucket session.Bucket) []string {
 	defer e.mu.RUnlock()
 	var ids []string
 	for _, merchant := range e.merchants {
-		if session.BucketOf(merchant.MerchantID) == bucket {
+		if session.MerchantBucket(merchant.MerchantID) == bucket {
 			ids = append(ids, merchant.MerchantID)
 		}
 	}
@@ -146,7 +146,7 @@ func (e *Endpoints) KeyIDs(bucket session.Bucket) []string {
 	defer e.mu.RUnlock()
 	var ids []string
 	for name, merchantID := range e.keys {
-		if session.BucketOf(merchantID) == bucket {
+		if session.MerchantBucket(merchantID) == bucket {
 			ids = append(ids, published.KeyID(name))
 		}
 	}

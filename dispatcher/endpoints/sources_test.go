@@ -152,10 +152,10 @@ func TestTakeMerchant_ReportsChanges(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	id := published.ID("acme-uid")
-	if ids := f.MerchantIDs(session.BucketOf(id)); len(ids) != 1 || ids[0] != id {
+	if ids := f.MerchantIDs(session.MerchantBucket(id)); len(ids) != 1 || ids[0] != id {
 		t.Errorf("merchants of its bucket: %v", ids)
 	}
-	if ids := f.MerchantIDs((session.BucketOf(id) + 1) % session.Buckets); len(ids) != 0 {
+	if ids := f.MerchantIDs((session.MerchantBucket(id) + 1) % session.Buckets); len(ids) != 0 {
 		t.Errorf("merchants of another bucket: %v", ids)
 	}
 }

@@ -122,7 +122,7 @@ func (f *fixture) waiting(t *testing.T) (all int64) {
 func (f *fixture) makeDue(t *testing.T) {
 	t.Helper()
 	client := storetest.Inspect(t, f.redis)
-	key := redis.KeyspaceOf(session.BucketOf(f.asks.MerchantID)).Key("receipts")
+	key := redis.BucketKeyspace(session.MerchantBucket(f.asks.MerchantID)).Key("receipts")
 	for _, member := range client.ZRange(t.Context(), key, 0, -1).Val() {
 		must(t, client.ZAddXX(t.Context(), key, goredis.Z{Score: 1, Member: member}).Err())
 	}
@@ -379,7 +379,7 @@ func TestSender_GivesUp(t *testing.T) {
 	if s.outcomes(t, outcomeExpired) != 0 {
 		t.Error("it was given up at once")
 	}
-	key := redis.KeyspaceOf(id.Bucket()).Key("session:", id.String())
+	key := redis.BucketKeyspace(id.Bucket()).Key("session:", id.String())
 	must(t, storetest.Inspect(t, f.redis).HSet(t.Context(), key, "e", time.Now().Add(-giveUpAfter).UnixMilli()).Err())
 	await.Until(t, patience, "it is given up", func() bool {
 		f.makeDue(t)

@@ -152,7 +152,7 @@ func TestReportBlocked_DeletedMerchant(t *testing.T) {
 func TestReportBlocked_RetryAndRefresh(t *testing.T) {
 	f := newFixture(t)
 	acme := f.guarded(7, "203.0.113.0/24").MerchantID
-	key := storetest.TagOf(session.BucketOf(acme)) + "blocked"
+	key := storetest.BucketTag(session.MerchantBucket(acme)) + "blocked"
 	r := f.reporter()
 	f.block(t, acme, "198.51.100.0/24")
 	f.reports.SetFail(errors.New("down"))

@@ -64,7 +64,7 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 			return err
 		}
 	}
-	found, err := r.outbox.Endpoints(ctx, session.BucketOf(merchantID), merchantID)
+	found, err := r.outbox.Endpoints(ctx, session.MerchantBucket(merchantID), merchantID)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (f *lastUseFixture) operatorRuns(t *testing.T) {
 func (f *lastUseFixture) use(t *testing.T, keyID, merchantID string, uses published.DigestUses) {
 	t.Helper()
 	f.Index.Keys[keyID] = merchantID
-	dispatchertest.Must(t, f.Redis(t).Set(t.Context(), storetest.TagOf(session.BucketOf(merchantID))+"used:"+keyID, string(uses), 0).Err())
+	dispatchertest.Must(t, f.Redis(t).Set(t.Context(), storetest.BucketTag(session.MerchantBucket(merchantID))+"used:"+keyID, string(uses), 0).Err())
 }
 
 // publish lets a reporter do one round.
@@ -203,7 +203,7 @@ func TestPublishLastUses_RedisLosesUses(t *testing.T) {
 			f.publish(t, f.first)
 			c := f.Redis(t)
 			for bucket := range session.Buckets { // uses have been recorded for long
-				key := storetest.TagOf(session.Bucket(bucket)) + "uses"
+				key := storetest.BucketTag(session.Bucket(bucket)) + "uses"
 				_, read, _ := strings.Cut(c.Get(t.Context(), key).Val(), " ")
 				dispatchertest.Must(t, c.Set(t.Context(), key, "1700000000000 "+read, 0).Err())
 			}
@@ -221,7 +221,7 @@ func TestPublishLastUses_RedisLosesUses(t *testing.T) {
 			}
 
 			// One bucket is of an older copy.
-			last := storetest.TagOf(session.Buckets-1) + "uses"
+			last := storetest.BucketTag(session.Buckets-1) + "uses"
 			dispatchertest.Must(t, c.Set(t.Context(), last, "1700000000000 1700000000000", 0).Err())
 			f.publish(t, reader(t, f))
 			if again, _ := f.shard(t, keyID); again.RecordingSince.Before(after.RecordingSince) {

@@ -97,8 +97,8 @@ const (
 	ReasonWrongMode         = "wrong_mode"
 )
 
-// ReasonOf returns why Identify refuses a presented key.
-func ReasonOf(presented string, err error) string {
+// UnauthorizedReason returns why Identify refuses a presented key.
+func UnauthorizedReason(presented string, err error) string {
 	switch {
 	case errors.Is(err, ErrMerchantMissing):
 		return ReasonMerchantMissing

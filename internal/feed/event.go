@@ -33,7 +33,7 @@ type Event struct {
 }
 
 // Bucket is where the event is kept: with everything else of its merchant.
-func (e Event) Bucket() session.Bucket { return session.BucketOf(e.MerchantID) }
+func (e Event) Bucket() session.Bucket { return session.MerchantBucket(e.MerchantID) }
 
 // Account is in whose queue the event is.
 func (e Event) Account() string { return session.Account(e.MerchantID, e.TestMode) }
@@ -147,10 +147,10 @@ func MarkRefund(rail session.Rail, refundRef string) Mark {
 }
 
 // SessionEventID is the id of an event of the session.
-func SessionEventID(id session.ID, mark Mark) string { return SessionEventIDOf(id.String(), mark) }
+func SessionEventID(id session.ID, mark Mark) string { return ListedEventID(id.String(), mark) }
 
-// SessionEventIDOf is SessionEventID of what should be the text of a session id.
-func SessionEventIDOf(sessionID string, mark Mark) string {
+// ListedEventID is SessionEventID of a listed text that should be a session id.
+func ListedEventID(sessionID string, mark Mark) string {
 	return "evt_" + strings.TrimPrefix(sessionID, "ps_") + "_" + string(mark)
 }
 

@@ -24,9 +24,9 @@ const (
 	fluxHelmRelease        = "helm.toolkit.fluxcd.io/"
 )
 
-// ManagerOf returns what would undo an edit of the object. Labels and annotations have more than the field manager, which is left
+// FindManager returns what would undo an edit of the object. Labels and annotations have more than the field manager, which is left
 // when a tool is configured to write none.
-func ManagerOf(object client.Object) Manager {
+func FindManager(object client.Object) Manager {
 	labels := object.GetLabels()
 	if id := object.GetAnnotations()[argoTrackingAnnotation]; id != "" {
 		app, _, _ := strings.Cut(id, ":")

@@ -18,7 +18,7 @@ func TestFindManager(t *testing.T) {
 		"Flux, ":                            {ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kustomize-controller"}}},
 		", ":                                {ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply"}}},
 	} {
-		if got := ManagerOf(&v1alpha1.Merchant{ObjectMeta: metadata}); got.Tool+", "+got.Source != want {
+		if got := FindManager(&v1alpha1.Merchant{ObjectMeta: metadata}); got.Tool+", "+got.Source != want {
 			t.Errorf("%+v: %+v, want %s", metadata, got, want)
 		}
 	}

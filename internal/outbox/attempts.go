@@ -72,7 +72,7 @@ func IsWebhookTest(event feed.Event) bool {
 // AnswerWebhookTest keeps how a test event was answered, and by which target. Errors are those of SendWebhookTest.
 func (o *Outbox) AnswerWebhookTest(ctx context.Context, event feed.Event, target string, attempt Attempt) error {
 	call := redis.NewCall(answerWebhookTestScript)
-	call.Key("webhook_test_key", redis.KeyspaceOf(event.Bucket()), webhookTestKey, event.MerchantID)
+	call.Key("webhook_test_key", redis.BucketKeyspace(event.Bucket()), webhookTestKey, event.MerchantID)
 	call.Text("id", event.ID)
 	call.Text("reason", attempt.Reason)
 	call.Text("answer", attempt.Answer)
@@ -91,7 +91,7 @@ func (o *Outbox) AnswerWebhookTest(ctx context.Context, event feed.Event, target
 
 // Attempts returns what a merchant's people see of attempts. Errors are those of SendWebhookTest.
 func (o *Outbox) Attempts(ctx context.Context, merchantID string, now time.Time) (Attempts, error) {
-	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+	space := redis.BucketKeyspace(session.MerchantBucket(merchantID))
 	call := redis.NewCall(readAttemptsScript)
 	call.Key("webhook_test_key", space, webhookTestKey, merchantID)
 	call.Key("endpoint_key", space, EndpointKey, merchantID)

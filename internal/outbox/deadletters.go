@@ -41,7 +41,7 @@ func (f DeadLetterFilter) selects(letter DeadLetter) bool {
 // buckets are those in which such a dead letter may be.
 func (f DeadLetterFilter) buckets() []session.Bucket {
 	if f.MerchantID != "" {
-		return []session.Bucket{session.BucketOf(f.MerchantID)}
+		return []session.Bucket{session.MerchantBucket(f.MerchantID)}
 	}
 	return allBuckets()
 }
@@ -70,7 +70,7 @@ const deadPage = 100
 
 // deadLettersIn reads the newest of a bucket, as many as the filter asks for.
 func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filter DeadLetterFilter) ([]DeadLetter, error) {
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	key := deadLettersKey
 	if filter.MerchantID != "" {
 		key = merchantDeadLettersKey + filter.MerchantID
@@ -170,7 +170,7 @@ func (o *Outbox) Resend(ctx context.Context, request ResendRequest) (Resent, err
 func (o *Outbox) resend(ctx context.Context, request ResendRequest) (resent Resent, err error) {
 	for some := range slices.Chunk(request.IDs, deadPage) {
 		if request.MerchantID != "" {
-			err = o.resendMerchant(ctx, redis.KeyspaceOf(session.BucketOf(request.MerchantID)), request.MerchantID, some, &resent)
+			err = o.resendMerchant(ctx, redis.BucketKeyspace(session.MerchantBucket(request.MerchantID)), request.MerchantID, some, &resent)
 		} else {
 			err = o.resendAnywhere(ctx, some, &resent)
 		}
@@ -193,7 +193,7 @@ func (o *Outbox) resendAnywhere(ctx context.Context, ids []string, resent *Resen
 
 // resendIn sends those of a bucket again.
 func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []string, resent *Resent) error {
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	call := redis.NewCall(findDeadLettersScript)
 	call.Key("dead_key", space, deadLettersKey)
 	call.Text("event_prefix", space.Key(EventKey))

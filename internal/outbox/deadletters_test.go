@@ -23,9 +23,9 @@ func (s fixture) deadLetters(t *testing.T, filter outbox.DeadLetterFilter) []out
 func TestDeadLetters_NewestFirst(t *testing.T) {
 	s := newFixture(t)
 	other := s
-	other.asks = storetest.MerchantOf(s.bucket())
+	other.asks = storetest.MerchantIn(s.bucket())
 	far := s
-	far.asks = storetest.MerchantOf((s.bucket() + 1) % session.Buckets)
+	far.asks = storetest.MerchantIn((s.bucket() + 1) % session.Buckets)
 	far.tag = storetest.Tag(far.asks.MerchantID)
 
 	var mine []string
@@ -61,7 +61,7 @@ func TestDeadLetters_NewestFirst(t *testing.T) {
 func TestDeadLetters_MoreThanOnePage(t *testing.T) {
 	s := newFixture(t)
 	other := s
-	other.asks = storetest.MerchantOf(s.bucket())
+	other.asks = storetest.MerchantIn(s.bucket())
 	var want []string
 	for range 120 {
 		want = append(want, s.event(t))
@@ -111,7 +111,7 @@ func TestResend(t *testing.T) {
 func TestResend_DisabledEndpoint(t *testing.T) {
 	s := newFixture(t)
 	other := s
-	other.asks = storetest.MerchantOf(s.bucket())
+	other.asks = storetest.MerchantIn(s.bucket())
 	s.fail(t, "here", func(f *outbox.Failure) { gone(f); f.Answer, f.Merchant = "410", "shops/acme" })
 	s.deadLetter(t, "endpoint_disabled")
 	mine := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
@@ -133,8 +133,8 @@ func TestResend_DisabledEndpoint(t *testing.T) {
 func TestResend_OtherMerchants(t *testing.T) {
 	s := newFixture(t)
 	neighbour, far := s, s
-	neighbour.asks = storetest.MerchantOf(s.bucket())
-	far.asks = storetest.MerchantOf((s.bucket() + 1) % session.Buckets)
+	neighbour.asks = storetest.MerchantIn(s.bucket())
+	far.asks = storetest.MerchantIn((s.bucket() + 1) % session.Buckets)
 	far.tag = storetest.Tag(far.asks.MerchantID)
 	mine, others := s.deadLetter(t, "dns"), []string{neighbour.deadLetter(t, "dns"), far.deadLetter(t, "dns")}
 	request := outbox.ResendRequest{IDs: append(others, mine), MerchantID: s.asks.MerchantID, Resume: true}
@@ -197,7 +197,7 @@ func TestDeadLetters_ManyExpired(t *testing.T) {
 func TestDeadLetters_OldestAreDropped(t *testing.T) {
 	s := newFixture(t)
 	other := s
-	other.asks = storetest.MerchantOf(s.bucket())
+	other.asks = storetest.MerchantIn(s.bucket())
 	kept := []string{other.deadLetter(t, "dns")}
 	first, second := s.deadLetter(t, "dns"), s.deadLetter(t, "dns")
 	now := time.Now()

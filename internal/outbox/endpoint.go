@@ -153,7 +153,7 @@ func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error
 
 // endpointKeys writes those of a merchant's endpoint and of the bucket's watched ones.
 func endpointKeys(call *redis.Call, merchantID string) {
-	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+	space := redis.BucketKeyspace(session.MerchantBucket(merchantID))
 	call.Key("endpoint_key", space, EndpointKey, merchantID)
 	call.Key("watched_key", space, watchedKey)
 }
@@ -207,7 +207,7 @@ func (o *Outbox) Endpoints(ctx context.Context, bucket session.Bucket, merchantI
 }
 
 func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merchantIDs []string) (Endpoints, error) {
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	call := redis.NewCall(readEndpointsScript)
 	call.Key("watched_key", space, watchedKey)
 	call.Key("queue_key", space, QueueKey)
@@ -269,7 +269,7 @@ func (o *Outbox) UnwatchEndpoint(ctx context.Context, state EndpointState) error
 // reportArgs writes the keys, and the arguments that do not belong to a report.
 func reportArgs(call *redis.Call, state EndpointState, healthy bool) {
 	endpointKeys(call, state.MerchantID)
-	call.Key("merchant_dead_key", redis.KeyspaceOf(session.BucketOf(state.MerchantID)), merchantDeadLettersKey, state.MerchantID)
+	call.Key("merchant_dead_key", redis.BucketKeyspace(session.MerchantBucket(state.MerchantID)), merchantDeadLettersKey, state.MerchantID)
 	call.Text("merchant", state.MerchantID)
 	call.Millis("dead_keep", retention)
 	call.Flag("healthy", healthy)

@@ -284,7 +284,7 @@ func TestEndpointReported_Budget(t *testing.T) {
 func TestEndpoints_Counts(t *testing.T) {
 	s := newFixture(t)
 	other := s
-	other.asks = storetest.MerchantOf(s.bucket())
+	other.asks = storetest.MerchantIn(s.bucket())
 	want := func(when string, of fixture, pending, dead int64) {
 		t.Helper()
 		if state := of.state(t); state.Pending != pending || state.Dead != dead {

@@ -56,7 +56,7 @@ func newFixture(t *testing.T) fixture {
 	return fixture{storetest.New(t, server.URL()), server, storetest.Inspect(t, server), asks, storetest.Tag(asks.MerchantID)}
 }
 
-func (s fixture) bucket() session.Bucket { return session.BucketOf(s.asks.MerchantID) }
+func (s fixture) bucket() session.Bucket { return session.MerchantBucket(s.asks.MerchantID) }
 
 // inTestMode is the same merchant with a test key.
 func (s fixture) inTestMode() fixture {

@@ -47,7 +47,7 @@ type Lease struct {
 	queued string
 }
 
-func (l Lease) space() redis.Keyspace { return redis.KeyspaceOf(l.bucket) }
+func (l Lease) space() redis.Keyspace { return redis.BucketKeyspace(l.bucket) }
 
 // keys writes those of the queue and of the event.
 func (l Lease) keys(call *redis.Call) {
@@ -84,7 +84,7 @@ const ReasonDecodeError = "decode_error"
 // Lease takes events of the bucket that are due. Each merchant that has any gets an equal share of the limit in turn, if there is room for it, its
 // longest due ones first, so that no backlog delays another merchant. An event that cannot be read does not block the others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	token := request.HolderIdentity + ":" + rand.Text()
 	call := redis.NewCall(leaseScript)
 	call.Key("queue_key", space, QueueKey)

@@ -114,7 +114,7 @@ func TestLease_UnreadableEvents(t *testing.T) {
 	must(t, s.redis.Set(ctx, s.tag+"event:"+odd, "not a hash", 0).Err())
 	must(t, s.redis.HSet(ctx, s.tag+"event:"+unreadable, "b", "1\tsession.cancelled\tsoon").Err())
 	must(t, s.redis.HSet(ctx, s.tag+"event:"+nameless, "b", "one").Err())
-	elsewhere := storetest.MerchantOf((s.bucket() + 1) % session.Buckets)
+	elsewhere := storetest.MerchantIn((s.bucket() + 1) % session.Buckets)
 	must(t, s.redis.HSet(ctx, s.tag+"event:"+foreign, "m", elsewhere.MerchantID).Err())
 	good := s.event(t)
 
@@ -193,7 +193,7 @@ func TestLease_Blocked(t *testing.T) {
 	var ids []string
 	for range blocked {
 		merchant := s
-		merchant.asks = storetest.MerchantOf(s.bucket())
+		merchant.asks = storetest.MerchantIn(s.bucket())
 		ids = append(ids, merchant.event(t))
 		room[merchant.asks.MerchantID] = 0
 	}
@@ -219,7 +219,7 @@ func TestLease_Blocked(t *testing.T) {
 func TestLease_Room(t *testing.T) {
 	s := newFixture(t)
 	slow, other := s, s
-	other.asks = storetest.MerchantOf(s.bucket())
+	other.asks = storetest.MerchantIn(s.bucket())
 	for range 9 {
 		slow.event(t)
 		other.event(t)
@@ -265,7 +265,7 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 				s.event(t)
 			}
 			other := s
-			other.asks = storetest.MerchantOf(s.bucket())
+			other.asks = storetest.MerchantIn(s.bucket())
 			other.event(t)
 			must(t, test.damage(t.Context(), s, s.tag+"endpoint:"+s.asks.MerchantID))
 			leased, err := s.Lease(t.Context(), s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 64})
@@ -321,7 +321,7 @@ func TestLease_NeighbourHasBacklog(t *testing.T) {
 	}
 	for round := range 5 { // each time it has had its turn, and has thousands left
 		neighbour := busy
-		neighbour.asks = storetest.MerchantOf(busy.bucket())
+		neighbour.asks = storetest.MerchantIn(busy.bucket())
 		want := neighbour.event(t)
 		leased, err := busy.Lease(t.Context(), busy.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: limit})
 		must(t, err)
@@ -339,7 +339,7 @@ func TestLease_MerchantsTakeTurns(t *testing.T) {
 	s := newFixture(t)
 	const merchants, limit = 12, 4
 	for range merchants {
-		s.asks = storetest.MerchantOf(s.bucket())
+		s.asks = storetest.MerchantIn(s.bucket())
 		for range 5 {
 			s.event(t)
 		}
@@ -354,7 +354,7 @@ func TestLease_MerchantsTakeTurns(t *testing.T) {
 		t.Errorf("%d of %d merchants had their turn in the first round: %v", len(turns), merchants, turns)
 	}
 	last := s
-	last.asks = storetest.MerchantOf(s.bucket())
+	last.asks = storetest.MerchantIn(s.bucket())
 	id := last.event(t)
 	var seen []string
 	for range merchants/limit + 1 {

@@ -154,7 +154,7 @@ func TestOperations_Cluster(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
-		s.asks = storetest.MerchantOf(session.Bucket(8 * i))
+		s.asks = storetest.MerchantIn(session.Bucket(8 * i))
 		s.tag = storetest.Tag(s.asks.MerchantID)
 		for _, operation := range outboxOperations {
 			s.event(t)
@@ -248,7 +248,7 @@ func (m movingSlot) during(t *testing.T, moved []string, do func()) {
 // the event is in the queue, or it is a dead letter, or it has ended.
 func TestOperations_SlotMovesWithTheLastEvent(t *testing.T) {
 	servers := storetest.StartCluster(t)
-	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0], asks: storetest.MerchantOf(7)}
+	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0], asks: storetest.MerchantIn(7)}
 	s.tag = storetest.Tag(s.asks.MerchantID)
 	slot := newMovingSlot(t, servers, s.tag)
 	s.redis = slot.from

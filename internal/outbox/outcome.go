@@ -178,7 +178,7 @@ func (o *Outbox) Defer(ctx context.Context, bucket session.Bucket, deferrals ...
 	if len(deferrals) == 0 {
 		return nil
 	}
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	call := redis.NewCall(deferScript)
 	call.Key("queue_key", space, QueueKey)
 	call.Key("due_key", space, DueKey)

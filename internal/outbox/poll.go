@@ -66,7 +66,7 @@ func poll[T any](
 		call := redis.NewCall(script)
 		for _, bucket := range buckets {
 			for _, kind := range kinds {
-				call.MoreKey(redis.KeyspaceOf(bucket), kind)
+				call.MoreKey(redis.BucketKeyspace(bucket), kind)
 			}
 		}
 		return &call
@@ -118,7 +118,7 @@ type Backlog struct {
 // Backlog counts what waits in a bucket, for a dispatcher that cannot try the events of blocked accounts now. The error is
 // redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...string) (Backlog, error) {
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	call := redis.NewCall(countBacklogScript)
 	call.Key("queue_key", space, QueueKey)
 	call.Key("dead_key", space, deadLettersKey)

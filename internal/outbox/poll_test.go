@@ -110,7 +110,7 @@ func TestPendingWork_UnreadableKeys(t *testing.T) {
 	s.event(t)
 	other := (s.bucket() + 1) % session.Buckets
 	for _, key := range []string{"due", "expiry", "watched"} {
-		must(t, s.redis.Set(t.Context(), storetest.TagOf(other)+key, "no zset", 0).Err())
+		must(t, s.redis.Set(t.Context(), storetest.BucketTag(other)+key, "no zset", 0).Err())
 	}
 	want := map[session.Bucket]work{
 		s.bucket(): {Events: true},
@@ -134,7 +134,7 @@ func TestPendingWork_Cluster(t *testing.T) {
 	servers := storetest.StartCluster(t)
 	s := fixture{Services: storetest.New(t, "redis+cluster://"+servers[0].Addr()), server: servers[0]}
 	for i := range 8 {
-		s.asks = storetest.MerchantOf(session.Bucket(8 * i))
+		s.asks = storetest.MerchantIn(session.Bucket(8 * i))
 		s.event(t)
 	}
 	for _, when := range []string{"when no server knows the script", "when they know it"} {
@@ -166,7 +166,7 @@ func TestBacklog(t *testing.T) {
 // An event is late if it waits for a dispatcher, not if it waits for its endpoint.
 func TestBacklog_Overdue(t *testing.T) {
 	s := newFixture(t)
-	down := storetest.MerchantOf(s.bucket())
+	down := storetest.MerchantIn(s.bucket())
 	other := s
 	other.asks = down
 	dueAt(t, s.redis, s.tag, other.event(t), time.Now().Add(-2*time.Hour))

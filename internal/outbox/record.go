@@ -66,7 +66,7 @@ func (o *Outbox) RecordTest(ctx context.Context, event feed.Event) (bool, error)
 
 // recordKeys writes the first keys of a script that records an event. The next one says whether that was done before.
 func recordKeys(call *redis.Call, event feed.Event) redis.Keyspace {
-	space := redis.KeyspaceOf(event.Bucket())
+	space := redis.BucketKeyspace(event.Bucket())
 	call.Key("queue_key", space, QueueKey)
 	call.Key("due_key", space, DueKey)
 	call.Key("event_key", space, EventKey, event.ID)

@@ -157,7 +157,7 @@ func TestParseEvent_Corrupt(t *testing.T) {
 	_, err := s.Settle(t.Context(), id, session.Payment{Rail: bank, Ref: "rail-1", Outcome: session.Completed, AmountCents: 1, PaidAt: time.UnixMilli(1)})
 	must(t, err)
 	eventID := feed.SessionEventID(id, feed.MarkMismatch(bank, "rail-1"))
-	fields := c.HGetAll(t.Context(), storetest.TagOf(id.Bucket())+"event:"+eventID).Val()
+	fields := c.HGetAll(t.Context(), storetest.BucketTag(id.Bucket())+"event:"+eventID).Val()
 	for name := range fields {
 		damaged := map[string]string{"attempts": "3"} // of its delivery, and ignored
 		maps.Copy(damaged, fields)

@@ -23,7 +23,7 @@ func written(call *Call) (words []string) {
 
 // A call is the number of keys, the keys, and the arguments, also when its text moves to get more room.
 func TestCall(t *testing.T) {
-	space := KeyspaceOf(7)
+	space := BucketKeyspace(7)
 	call := NewCall(callScript())
 	call.Key("one_key", space, "kind:", "a", "b")
 	call.SkipTo("last_key")
@@ -47,24 +47,24 @@ func TestCall(t *testing.T) {
 // A name that is not the script's next one is a mistake in the program, which the first run shows.
 func TestCall_WrongName(t *testing.T) {
 	for name, write := range map[string]func(*Call){
-		"another key":        func(c *Call) { c.Key("two_key", KeyspaceOf(0), "kind") },
-		"no such key":        func(c *Call) { c.SkipTo("three_key"); c.Key("three_key", KeyspaceOf(0), "kind") },
+		"another key":        func(c *Call) { c.Key("two_key", BucketKeyspace(0), "kind") },
+		"no such key":        func(c *Call) { c.SkipTo("three_key"); c.Key("three_key", BucketKeyspace(0), "kind") },
 		"an argument":        func(c *Call) { c.Text("count", "") },
 		"one too many":       func(c *Call) { c.Text("name", ""); c.Int("count", 1); c.Flag("count", true) },
 		"more too soon":      func(c *Call) { c.Text("name", ""); c.More("x") },
-		"more keys too soon": func(c *Call) { c.MoreKey(KeyspaceOf(0), "kind") },
-		"a key too late":     func(c *Call) { c.Text("name", ""); c.Key("two_key", KeyspaceOf(0), "kind") },
+		"more keys too soon": func(c *Call) { c.MoreKey(BucketKeyspace(0), "kind") },
+		"a key too late":     func(c *Call) { c.Text("name", ""); c.Key("two_key", BucketKeyspace(0), "kind") },
 		"a more key too late": func(c *Call) {
 			c.SkipTo("last_key")
-			c.Key("last_key", KeyspaceOf(0), "kind")
+			c.Key("last_key", BucketKeyspace(0), "kind")
 			c.Text("name", "")
-			c.MoreKey(KeyspaceOf(0), "kind")
+			c.MoreKey(BucketKeyspace(0), "kind")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := NewCall(callScript())
 			if name != "another key" {
-				call.Key("one_key", KeyspaceOf(0), "kind")
+				call.Key("one_key", BucketKeyspace(0), "kind")
 			}
 			defer func() {
 				if recover() == nil {

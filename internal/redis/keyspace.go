@@ -10,8 +10,8 @@ import (
 // Keyspace is what the keys of one bucket begin with. Its hash tag puts them all into one slot of a Redis Cluster.
 type Keyspace string
 
-// KeyspaceOf returns the keyspace of a bucket.
-func KeyspaceOf(bucket session.Bucket) Keyspace { return keyspaces[bucket%session.Buckets] }
+// BucketKeyspace returns the keyspace of a bucket.
+func BucketKeyspace(bucket session.Bucket) Keyspace { return keyspaces[bucket%session.Buckets] }
 
 // slotLetters has a letter for each bucket. With it, the slots of all buckets are 256 apart, give or take 16, so any number of
 // primaries with equal ranges of slots have equal numbers of buckets. Without it, CRC16 would leave 6 primaries with 8 to 14.

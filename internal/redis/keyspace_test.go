@@ -18,7 +18,7 @@ func TestKeyspace_BucketsPerPrimary(t *testing.T) {
 	inspect := storetest.Inspect(t, server)
 	buckets := [storetest.Slots]int{}
 	for bucket := range session.Bucket(session.Buckets) {
-		slot := inspect.ClusterKeySlot(t.Context(), redis.KeyspaceOf(bucket).Key("queue")).Val()
+		slot := inspect.ClusterKeySlot(t.Context(), redis.BucketKeyspace(bucket).Key("queue")).Val()
 		buckets[slot]++
 	}
 	for primaries := 1; primaries <= session.Buckets; primaries++ {
@@ -44,7 +44,7 @@ func TestKey_OfASession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, bucket := redis.KeyspaceOf(id.Bucket()).Key("session:", id.String()), fmt.Sprintf("{b%02x", session.BucketOf("abcdefgh2345"))
+	key, bucket := redis.BucketKeyspace(id.Bucket()).Key("session:", id.String()), fmt.Sprintf("{b%02x", session.MerchantBucket("abcdefgh2345"))
 	if !strings.HasPrefix(key, bucket) || !strings.HasSuffix(key, "}:session:"+id.String()) {
 		t.Errorf("the key is %s, want it in %s", key, bucket)
 	}

@@ -504,7 +504,7 @@ func BenchmarkPipeline(b *testing.B) {
 				calling.Go(func() {
 					for n.Add(1) <= int64(b.N) {
 						call := NewCall(script)
-						call.Key("key", KeyspaceOf(0), "bench")
+						call.Key("key", BucketKeyspace(0), "bench")
 						call.Text("value", "value")
 						if _, err := c.Run(b.Context(), &call); err != nil {
 							b.Error(err)

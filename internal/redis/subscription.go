@@ -87,7 +87,7 @@ func (s *Subscription) Add(bucket session.Bucket) {
 		s.connections[s.connectionKey(bucket)] = connection
 		s.running.Go(func() { connection.run(ctx) })
 	}
-	channel := KeyspaceOf(bucket).Key(s.channel)
+	channel := BucketKeyspace(bucket).Key(s.channel)
 	connection.byChannel[channel] = bucket
 	connection.change(channel, true)
 }
@@ -101,7 +101,7 @@ func (s *Subscription) Remove(bucket session.Bucket) {
 	if connection == nil {
 		return
 	}
-	channel := KeyspaceOf(bucket).Key(s.channel)
+	channel := BucketKeyspace(bucket).Key(s.channel)
 	delete(connection.byChannel, channel)
 	connection.change(channel, false)
 	if len(connection.byChannel) == 0 {

@@ -78,7 +78,7 @@ func TestSubscription_Messages(t *testing.T) {
 	h, subscription := subscribe(t, storetest.Client(t, server.URL()))
 	c := storetest.Inspect(t, server)
 	publish := func(bucket int, message string) int64 {
-		return c.Publish(t.Context(), redis.KeyspaceOf(session.Bucket(bucket)).Key("ended"), message).Val()
+		return c.Publish(t.Context(), redis.BucketKeyspace(session.Bucket(bucket)).Key("ended"), message).Val()
 	}
 	for _, bucket := range []session.Bucket{7, 0, 63} {
 		subscription.Add(bucket)
@@ -134,7 +134,7 @@ func TestSubscription_Reconnects(t *testing.T) {
 	h.awaitActive(7, 8)
 	c := storetest.Inspect(t, server)
 	for bucket := range session.Bucket(2) {
-		if err := c.Publish(t.Context(), redis.KeyspaceOf(bucket+7).Key("ended"), "back").Err(); err != nil {
+		if err := c.Publish(t.Context(), redis.BucketKeyspace(bucket+7).Key("ended"), "back").Err(); err != nil {
 			t.Fatal(err)
 		}
 		h.awaitMessage(bucket+7, "back")
@@ -199,7 +199,7 @@ func TestSubscription_SlotMoves(t *testing.T) {
 	}
 	for bucket := range session.Bucket(session.Buckets) {
 		h.awaitActive(bucket)
-		if err := publish(redis.KeyspaceOf(bucket).Key("ended"), "one"); err != nil {
+		if err := publish(redis.BucketKeyspace(bucket).Key("ended"), "one"); err != nil {
 			t.Fatal(err)
 		}
 		h.awaitMessage(bucket, "one")

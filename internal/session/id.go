@@ -80,7 +80,7 @@ func (id ID) MerchantID() string {
 func (id ID) Account() string { return Account(id.MerchantID(), id.TestMode()) }
 
 // Bucket returns the bucket of the account.
-func (id ID) Bucket() Bucket { return BucketOf(id.MerchantID()) }
+func (id ID) Bucket() Bucket { return MerchantBucket(id.MerchantID()) }
 
 // TestMode reports whether the session is of test mode.
 func (id ID) TestMode() bool { return strings.HasPrefix(id.text, testIDLabel) }
@@ -111,9 +111,9 @@ const Buckets = 64
 // one script can change it atomically, on a Redis Cluster too.
 type Bucket uint8
 
-// BucketOf returns the bucket of a merchant, by the FNV-1a hash (32 bits) of its bare id. It is written out because hash/fnv
+// MerchantBucket returns the bucket of a merchant, by the FNV-1a hash (32 bits) of its bare id. It is written out because hash/fnv
 // allocates for each id, and every request has one.
-func BucketOf(merchantID string) Bucket {
+func MerchantBucket(merchantID string) Bucket {
 	const basis, prime = 2166136261, 16777619
 	hash := uint32(basis)
 	for i := range len(merchantID) {

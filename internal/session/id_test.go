@@ -20,14 +20,14 @@ func TestMerchantBucket_FNV(t *testing.T) {
 		merchantID := rapid.String().Draw(t, "merchant id")
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(merchantID))
-		if got, want := session.BucketOf(merchantID), session.Bucket(hash.Sum32()%64); got != want {
-			t.Fatalf("BucketOf(%q) = %d, want %d", merchantID, got, want)
+		if got, want := session.MerchantBucket(merchantID), session.Bucket(hash.Sum32()%64); got != want {
+			t.Fatalf("MerchantBucket(%q) = %d, want %d", merchantID, got, want)
 		}
 	})
 	// Written down, for a change would lose every session in Redis.
 	for merchantID, want := range map[string]session.Bucket{"": 5, "a": 44, "abcdefgh2345": 45} {
-		if got := session.BucketOf(merchantID); got != want {
-			t.Errorf("BucketOf(%q) = %d, want %d", merchantID, got, want)
+		if got := session.MerchantBucket(merchantID); got != want {
+			t.Errorf("MerchantBucket(%q) = %d, want %d", merchantID, got, want)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestNewID_Parses(t *testing.T) {
 		}
 		parsed, err := session.ParseID(id.String())
 		if err != nil || parsed != id || parsed.MerchantID() != merchantID || parsed.TestMode() != testMode ||
-			parsed.Bucket() != session.BucketOf(merchantID) || parsed.Account() != session.Account(merchantID, testMode) {
+			parsed.Bucket() != session.MerchantBucket(merchantID) || parsed.Account() != session.Account(merchantID, testMode) {
 			t.Fatalf("ParseID(%s) = %s of merchant %s, test mode %t, %v", id, parsed, parsed.MerchantID(), parsed.TestMode(), err)
 		}
 	})
@@ -148,9 +148,9 @@ func BenchmarkParseID(b *testing.B) {
 	}
 }
 
-func BenchmarkBucketOf(b *testing.B) {
+func BenchmarkMerchantBucket(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = session.BucketOf("abcdefghijkl")
+		_ = session.MerchantBucket("abcdefghijkl")
 	}
 }

@@ -51,8 +51,8 @@ type TestOutcome struct {
 	Late bool
 }
 
-// TestOutcomeOf returns how a test session of the amount settles without a rail; false: it does not.
-func TestOutcomeOf(amountCents int64) (TestOutcome, bool) {
+// NewTestOutcome returns how a test session of the amount settles without a rail; false: it does not.
+func NewTestOutcome(amountCents int64) (TestOutcome, bool) {
 	switch amountCents {
 	case TestAmountCompletes:
 		return TestOutcome{Payment: NewTestPayment(Completed, amountCents)}, true

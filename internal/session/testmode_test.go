@@ -23,7 +23,7 @@ func TestNewTestOutcome_Guide(t *testing.T) {
 	guide := repository.Read(t, "docs/test-mode.md")
 	settling := 0
 	for amount := int64(1); amount <= session.MaxAmountCents; amount++ {
-		outcome, settles := session.TestOutcomeOf(amount)
+		outcome, settles := session.NewTestOutcome(amount)
 		if !settles {
 			continue
 		}

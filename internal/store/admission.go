@@ -91,7 +91,7 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 // ErrRotationLimited, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Policy) (Admitted, error) {
 	call := redis.NewCall(limitIssueScript)
-	call.Key("rate_key", redis.KeyspaceOf(session.BucketOf(key.MerchantID)), issueRateKey, key.KeyID)
+	call.Key("rate_key", redis.BucketKeyspace(session.MerchantBucket(key.MerchantID)), issueRateKey, key.KeyID)
 	limitArgs(&call, limit)
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
@@ -104,7 +104,9 @@ func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Poli
 	return admitted, err
 }
 
-func (a *Admission) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
+func (a *Admission) space() redis.Keyspace {
+	return redis.BucketKeyspace(session.MerchantBucket(a.MerchantID))
+}
 
 // owns reports whether the id is of a session of the account.
 func (a *Admission) owns(id session.ID) bool {

@@ -52,7 +52,7 @@ func (b *Blocked) MayReportChange(now time.Time) bool {
 // AddBlocked adds numbers of requests from blocked addresses, by their block. Errors: redis.ErrCorrupt, redis.ErrUnavailable; then it is
 // unknown whether they were added.
 func (s *Store) AddBlocked(ctx context.Context, merchantID string, requests map[string]int64) error {
-	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+	space := redis.BucketKeyspace(session.MerchantBucket(merchantID))
 	call := redis.NewCall(addBlockedScript)
 	call.Key("requests_key", space, merchantBlockedKey, merchantID)
 	call.Key("seen_key", space, merchantBlockedKey, merchantID, seenSuffix)
@@ -69,7 +69,7 @@ func (s *Store) AddBlocked(ctx context.Context, merchantID string, requests map[
 // Blocked returns the blocked addresses of all merchants of a bucket, the least recently reported first, and the time of Redis. Errors:
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Blocked(ctx context.Context, bucket session.Bucket) (all []Blocked, now time.Time, err error) {
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	for first, more := int64(0), true; more; first += blockedPage {
 		call := redis.NewCall(listBlockedScript)
 		call.Key("merchants_key", space, outbox.BlockedKey)
@@ -121,7 +121,7 @@ func decodeBlocked(row *redis.Reply) Blocked {
 // BlockedReported remembers that these blocks were reported. If another dispatcher has reported meanwhile, a report must follow. Errors:
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) BlockedReported(ctx context.Context, before Blocked, blocks string) error {
-	space := redis.KeyspaceOf(session.BucketOf(before.MerchantID))
+	space := redis.BucketKeyspace(session.MerchantBucket(before.MerchantID))
 	var at int64
 	if !before.ReportedAt.IsZero() {
 		at = before.ReportedAt.UnixMilli()
@@ -138,7 +138,7 @@ func (s *Store) BlockedReported(ctx context.Context, before Blocked, blocks stri
 
 // ForgetBlocked forgets the blocked addresses of a merchant that is gone. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) ForgetBlocked(ctx context.Context, merchantID string) error {
-	space := redis.KeyspaceOf(session.BucketOf(merchantID))
+	space := redis.BucketKeyspace(session.MerchantBucket(merchantID))
 	call := redis.NewCall(forgetBlockedScript)
 	call.Key("merchants_key", space, outbox.BlockedKey)
 	call.Key("requests_key", space, merchantBlockedKey, merchantID)

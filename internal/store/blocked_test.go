@@ -23,7 +23,7 @@ func addBlocked(t *testing.T, s *services, merchantID string, requests map[strin
 
 func findBlocked(t *testing.T, s *services, merchantID string) (store.Blocked, bool) {
 	t.Helper()
-	found, _, err := s.Blocked(t.Context(), session.BucketOf(merchantID))
+	found, _, err := s.Blocked(t.Context(), session.MerchantBucket(merchantID))
 	must(t, err)
 	for _, blocked := range found {
 		if blocked.MerchantID == merchantID {
@@ -170,10 +170,10 @@ func TestBlockedReported(t *testing.T) {
 func TestBlocked_Pages(t *testing.T) {
 	s := open(t, shared.URL())
 	first := merchant().MerchantID
-	bucket := session.BucketOf(first)
+	bucket := session.MerchantBucket(first)
 	ids := map[string]bool{}
 	for len(ids) < 230 {
-		if id := newID(); session.BucketOf(id) == bucket {
+		if id := newID(); session.MerchantBucket(id) == bucket {
 			ids[id] = true
 			addBlocked(t, s, id, map[string]int64{block(1): 1})
 		}
@@ -202,13 +202,13 @@ func TestBlockedReported_SharesABudgetWithHealth(t *testing.T) {
 			must(t, s.BlockedReported(t.Context(), found, block(i)))
 			continue
 		}
-		states, err := s.Endpoints(t.Context(), session.BucketOf(id), id)
+		states, err := s.Endpoints(t.Context(), session.MerchantBucket(id), id)
 		must(t, err)
 		must(t, s.EndpointReported(t.Context(), states.States[0], fmt.Sprint("reason ", i), false))
 	}
 	now := client(t, shared).Time(t.Context()).Val()
 	found, _ := findBlocked(t, s, id)
-	states, err := s.Endpoints(t.Context(), session.BucketOf(id), id)
+	states, err := s.Endpoints(t.Context(), session.MerchantBucket(id), id)
 	must(t, err)
 	if found.MayReportChange(now) || states.States[0].MayReportChange(now) || !found.MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("the budget is not used up by both, or not for a minute")

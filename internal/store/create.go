@@ -48,7 +48,7 @@ func (s *Store) CreateSession(ctx context.Context, admission Admission, request 
 	settles := false
 	if admission.TestMode {
 		var outcome session.TestOutcome
-		outcome, settles = session.TestOutcomeOf(request.Charge.AmountCents)
+		outcome, settles = session.NewTestOutcome(request.Charge.AmountCents)
 		request.Lifetime = cmp.Or(outcome.Lifetime, request.Lifetime)
 	}
 	id := session.NewID(admission.MerchantID, admission.TestMode)

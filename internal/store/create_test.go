@@ -47,7 +47,7 @@ func TestCreateSession(t *testing.T) {
 			if diff := cmp.Diff(store.Created{Session: want}, created, sameSession); diff != "" {
 				t.Errorf("created (-want +got):\n%s", diff)
 			}
-			if created.Session.ID.Bucket() != session.BucketOf(asks.MerchantID) {
+			if created.Session.ID.Bucket() != session.MerchantBucket(asks.MerchantID) {
 				t.Error("the session is not in its merchant's bucket")
 			}
 			story, err := s.Story(t.Context(), created.Session.ID)

@@ -104,7 +104,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	if id.TestMode() {
 		keep, maxRefused = "", maxRefusedTestPayments
 	}
-	space := redis.KeyspaceOf(id.Bucket())
+	space := redis.BucketKeyspace(id.Bucket())
 	call := redis.NewCall(settleScript)
 	call.Key("session_key", space, sessionKey, id.String())
 	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))

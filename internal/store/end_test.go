@@ -85,8 +85,8 @@ func TestCancel_EndedSession(t *testing.T) {
 func TestCancel_NotFound(t *testing.T) {
 	s := open(t, shared.URL())
 	owner := merchant()
-	neighbour := merchantIn(session.BucketOf(owner.MerchantID))
-	stranger := merchantIn((session.BucketOf(owner.MerchantID) + 1) % session.Buckets)
+	neighbour := merchantIn(session.MerchantBucket(owner.MerchantID))
+	stranger := merchantIn((session.MerchantBucket(owner.MerchantID) + 1) % session.Buckets)
 	own := mustCreate(t, s, owner, newSession()).Session.ID
 	for desc, test := range map[string]struct {
 		asks store.Admission
@@ -692,7 +692,7 @@ func messagesDuring(t *testing.T, server *redistest.Server, do func()) (messages
 // The end of a session and each refused payment are published once, on one server and in a cluster. Nothing else is.
 func TestPublish_EndsAndRefusedPayments(t *testing.T) {
 	single, cluster := redistest.Start(t), startCluster(t)
-	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.TagOf(7)).Val())
+	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.BucketTag(7)).Val())
 	t.Run("one server", func(t *testing.T) { checkPublished(t, single.URL(), single) })
 	t.Run("a cluster", func(t *testing.T) {
 		checkPublished(t, "redis+cluster://"+cluster[0].Addr(), cluster[slot*3/slots])

@@ -40,7 +40,7 @@ var (
 	open           = storetest.New
 	client         = storetest.Inspect
 	merchant       = storetest.Merchant
-	merchantIn     = storetest.MerchantOf
+	merchantIn     = storetest.MerchantIn
 	newID          = storetest.ID
 	idempotencyKey = storetest.IdempotencyKey
 	newRotation    = storetest.Rotation
@@ -50,7 +50,7 @@ var (
 	newDigest      = storetest.Digest
 	merchantTag    = storetest.Tag
 	eventKinds     = storetest.Kinds
-	bucketTag      = storetest.TagOf
+	bucketTag      = storetest.BucketTag
 	sessionEvents  = storetest.Events
 	startCluster   = storetest.StartCluster
 	clientCommands = storetest.ClientCommands

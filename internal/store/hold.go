@@ -50,7 +50,7 @@ func (s *Store) Hold(ctx context.Context, id session.ID, hold Hold) (time.Time, 
 		return time.Time{}, ErrNotFound
 	}
 	call := redis.NewCall(holdScript)
-	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
+	endKeys(&call, redis.BucketKeyspace(id.Bucket()), id)
 	call.Text("payment", hold.Rail.Scope(hold.Ref))
 	call.Millis("hold_ms", hold.Duration)
 	call.Millis("longest_ms", session.MaxHeld)

@@ -87,9 +87,9 @@ func (s *Store) LastUses(ctx context.Context, bucket session.Bucket, keyIDs []st
 	for first := 0; first == 0 || first < len(keyIDs); first += lastUsesBatch {
 		batch := keyIDs[first:min(first+lastUsesBatch, len(keyIDs))]
 		call := redis.NewCall(readLastUsesScript)
-		call.Key("read_key", redis.KeyspaceOf(bucket), lastUsesReadKey)
+		call.Key("read_key", redis.BucketKeyspace(bucket), lastUsesReadKey)
 		for _, keyID := range batch {
-			call.MoreKey(redis.KeyspaceOf(bucket), lastUseKey, keyID)
+			call.MoreKey(redis.BucketKeyspace(bucket), lastUseKey, keyID)
 		}
 		call.Int("known", max(known.UnixMilli(), 0))
 		reply, err := s.redis.Run(ctx, &call)

@@ -57,7 +57,7 @@ func TestLastUses_Forgotten(t *testing.T) {
 // lastUses returns what Redis holds of one ApiKey.
 func lastUses(t *testing.T, s *services, asks store.Admission, known time.Time) (published.DigestUses, store.LastUses) {
 	t.Helper()
-	uses, err := s.LastUses(t.Context(), session.BucketOf(asks.MerchantID), []string{asks.KeyID}, known)
+	uses, err := s.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, known)
 	must(t, err)
 	return uses.Keys[asks.KeyID], uses
 }
@@ -221,7 +221,7 @@ func TestLastUses_ByKey(t *testing.T) {
 	must(t, inspect.Set(t.Context(), tag+"used:unused000599", "00c0ffee 1800000000", 0).Err())
 	must(t, inspect.Set(t.Context(), tag+"used:unused000003", "yesterday", 0).Err())
 	must(t, inspect.HSet(t.Context(), tag+"used:unused000004", "a", "hash").Err())
-	uses, err := s.LastUses(t.Context(), session.BucketOf(asks.MerchantID), keyIDs, time.Time{})
+	uses, err := s.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), keyIDs, time.Time{})
 	must(t, err)
 	if uses.Keys[asks.KeyID].Last(asks.Digest).IsZero() || uses.Keys["unused000599"] != "00c0ffee 1800000000" {
 		t.Errorf("last uses %v", uses.Keys)

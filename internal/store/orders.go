@@ -35,8 +35,10 @@ type Account struct {
 	TestMode   bool
 }
 
-func (a Account) name() string          { return session.Account(a.MerchantID, a.TestMode) }
-func (a Account) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(a.MerchantID)) }
+func (a Account) name() string { return session.Account(a.MerchantID, a.TestMode) }
+func (a Account) space() redis.Keyspace {
+	return redis.BucketKeyspace(session.MerchantBucket(a.MerchantID))
+}
 
 // sessionKeys is what the keys of its sessions begin with; the random part of the id follows.
 func (a Account) sessionKeys() string {

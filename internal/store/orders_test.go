@@ -46,7 +46,7 @@ func TestOrderSessions(t *testing.T) {
 	s, ctx := open(t, shared.URL()), t.Context()
 	live := merchant()
 	test := with(live, inTestMode)
-	neighbour := merchantIn(session.BucketOf(live.MerchantID))
+	neighbour := merchantIn(session.MerchantBucket(live.MerchantID))
 	create := func(asks store.Admission, orderRef string) session.Session {
 		return mustCreate(t, s, asks, with(newSession(), ordered(orderRef))).Session
 	}

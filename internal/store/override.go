@@ -20,7 +20,9 @@ type KeyRef struct {
 	KeyID      string
 }
 
-func (k KeyRef) space() redis.Keyspace { return redis.KeyspaceOf(session.BucketOf(k.MerchantID)) }
+func (k KeyRef) space() redis.Keyspace {
+	return redis.BucketKeyspace(session.MerchantBucket(k.MerchantID))
+}
 
 // Override says which digests of one ApiKey are accepted, to replicas whose watch may not know yet.
 type Override struct {

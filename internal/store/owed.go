@@ -20,7 +20,7 @@ func (s *Store) RefundsOwed(ctx context.Context, ages []time.Duration) ([]int64,
 	for i, group := range groups {
 		call := redis.NewCall(pollOwedScript)
 		for _, bucket := range group {
-			call.MoreKey(redis.KeyspaceOf(bucket), owedKey)
+			call.MoreKey(redis.BucketKeyspace(bucket), owedKey)
 		}
 		call.Millis("keep", s.keepReported())
 		for _, age := range ages {

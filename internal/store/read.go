@@ -94,7 +94,7 @@ type PublicSession struct {
 func (s *Store) PublicSession(
 	ctx context.Context, admission PublicAdmission, id session.ID,
 ) (ratelimit.Quota, PublicSession, error) {
-	space := redis.KeyspaceOf(id.Bucket())
+	space := redis.BucketKeyspace(id.Bucket())
 	call := redis.NewCall(publicReadScript)
 	call.Key("rate_key", space, rateKey, session.Account(admission.Subject, id.TestMode()))
 	endKeys(&call, space, id)
@@ -119,7 +119,7 @@ func (s *Store) PublicSession(
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSession, error) {
 	call := redis.NewCall(watchedReadScript)
-	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
+	endKeys(&call, redis.BucketKeyspace(id.Bucket()), id)
 	call.Text("history", s.trimming)
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {

@@ -45,11 +45,11 @@ func TestSession_NotFound(t *testing.T) {
 	s := open(t, shared.URL())
 	owner := merchant()
 	neighbour := merchant() // in the same bucket, where the key alone would find the session
-	for session.BucketOf(neighbour.MerchantID) != session.BucketOf(owner.MerchantID) {
+	for session.MerchantBucket(neighbour.MerchantID) != session.MerchantBucket(owner.MerchantID) {
 		neighbour = merchant()
 	}
 	stranger := merchant()
-	for session.BucketOf(stranger.MerchantID) == session.BucketOf(owner.MerchantID) {
+	for session.MerchantBucket(stranger.MerchantID) == session.MerchantBucket(owner.MerchantID) {
 		stranger = merchant()
 	}
 	own := mustCreate(t, s, owner, newSession()).Session.ID

@@ -31,7 +31,7 @@ func (s *Store) PendingReceipts(ctx context.Context) ([]PendingReceipts, error) 
 	for i, group := range groups {
 		call := redis.NewCall(pollReceiptsScript)
 		for _, bucket := range group {
-			call.MoreKey(redis.KeyspaceOf(bucket), receiptsKey)
+			call.MoreKey(redis.BucketKeyspace(bucket), receiptsKey)
 		}
 		calls[i] = &call
 	}
@@ -64,7 +64,7 @@ type LeasedReceipt struct {
 // is no session in the list is removed from it. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (s *Store) LeaseReceipts(ctx context.Context, bucket session.Bucket, lease time.Duration, limit int) ([]LeasedReceipt, error) {
 	const what = "lease receipts"
-	space := redis.KeyspaceOf(bucket)
+	space := redis.BucketKeyspace(bucket)
 	call := redis.NewCall(leaseReceiptsScript)
 	call.Key("receipts_key", space, receiptsKey)
 	call.Millis("lease_ms", lease)
@@ -107,7 +107,7 @@ type Receipt struct {
 // redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Receipt(ctx context.Context, leased LeasedReceipt) (Receipt, error) {
 	call := redis.NewCall(readReceiptScript)
-	call.Key("session_key", redis.KeyspaceOf(leased.ID.Bucket()), sessionKey, leased.ID.String())
+	call.Key("session_key", redis.BucketKeyspace(leased.ID.Bucket()), sessionKey, leased.ID.String())
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("read the session of a receipt: %w", err)
@@ -132,7 +132,7 @@ func (s *Store) Receipt(ctx context.Context, leased LeasedReceipt) (Receipt, err
 
 // EndReceipt ends a receipt that was sent or given up, and forgets the address. Errors: ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) EndReceipt(ctx context.Context, leased LeasedReceipt) error {
-	return s.endReceipt(ctx, redis.KeyspaceOf(leased.ID.Bucket()), leased.ID.String(), leased.until)
+	return s.endReceipt(ctx, redis.BucketKeyspace(leased.ID.Bucket()), leased.ID.String(), leased.until)
 }
 
 func (s *Store) endReceipt(ctx context.Context, space redis.Keyspace, sessionID string, until int64) error {
@@ -148,7 +148,7 @@ func (s *Store) endReceipt(ctx context.Context, space redis.Keyspace, sessionID 
 // DeferReceipt makes a receipt due again after a delay. Errors are those of EndReceipt.
 func (s *Store) DeferReceipt(ctx context.Context, leased LeasedReceipt, delay time.Duration) error {
 	call := redis.NewCall(deferReceiptScript)
-	call.Key("receipts_key", redis.KeyspaceOf(leased.ID.Bucket()), receiptsKey)
+	call.Key("receipts_key", redis.BucketKeyspace(leased.ID.Bucket()), receiptsKey)
 	call.Text("session_id", leased.ID.String())
 	call.Int("leased_until", leased.until)
 	call.Millis("delay", delay)

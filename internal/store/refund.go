@@ -53,7 +53,7 @@ func (s *Store) refund(ctx context.Context, id session.ID, refund session.Refund
 	if id.TestMode() {
 		return Refunded{}, ErrNotFound
 	}
-	space := redis.KeyspaceOf(id.Bucket())
+	space := redis.BucketKeyspace(id.Bucket())
 	call := redis.NewCall(refundScript)
 	call.Key("session_key", space, sessionKey, id.String())
 	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))

@@ -122,7 +122,7 @@ func (o Options) Validate() error {
 
 // Server names the Redis server that has a session, as redis.Client.Server does.
 func (s *Store) Server(ctx context.Context, id session.ID) string {
-	return s.redis.Server(ctx, string(redis.KeyspaceOf(id.Bucket())))
+	return s.redis.Server(ctx, string(redis.BucketKeyspace(id.Bucket())))
 }
 
 //go:embed *.lua lib/*.lua

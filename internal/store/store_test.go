@@ -303,14 +303,14 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key, Ended: true}))
 	_, _, err := s.Overrides(ctx, key)
 	must(t, err)
-	must(t, second(s.LastUses(ctx, session.BucketOf(key.MerchantID), []string{key.KeyID}, time.Time{})))
+	must(t, second(s.LastUses(ctx, session.MerchantBucket(key.MerchantID), []string{key.KeyID}, time.Time{})))
 
 	everyBlockedBranch(t, s, asks.MerchantID)
 	for range 2 {
 		must(t, second(s.Settle(ctx, create(all).ID, paid("a"))))
 	}
 	must(t, c.ZAdd(ctx, tag+"receipts", goredis.Z{Score: 1, Member: "what is this"}).Err())
-	receipts, err := s.LeaseReceipts(ctx, session.BucketOf(asks.MerchantID), time.Minute, 10)
+	receipts, err := s.LeaseReceipts(ctx, session.MerchantBucket(asks.MerchantID), time.Minute, 10)
 	must(t, err)
 	must(t, second(s.Receipt(ctx, receipts[0])))
 	must(t, s.DeferReceipt(ctx, receipts[0], time.Minute))
@@ -386,7 +386,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	must(t, c.RPush(ctx, tag+"expiry:7", "{b99}:what is this").Err())
 	must(t, c.Set(ctx, tag+"expiry:8", "text", 0).Err())
 	must(t, c.ZAdd(ctx, tag+"expiry", goredis.Z{Score: 1, Member: "7"}, goredis.Z{Score: 1, Member: "8"}).Err())
-	sweepAll(t, s, session.BucketOf(asks.MerchantID), 2)
+	sweepAll(t, s, session.MerchantBucket(asks.MerchantID), 2)
 }
 
 const operationErrors = "merchant_operator_redis_operation_errors_total"

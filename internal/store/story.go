@@ -59,7 +59,7 @@ type RefusedPayment struct {
 // the zero ID; redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
 	call := redis.NewCall(readStoryScript)
-	call.Key("session_key", redis.KeyspaceOf(id.Bucket()), sessionKey, id.String())
+	call.Key("session_key", redis.BucketKeyspace(id.Bucket()), sessionKey, id.String())
 	story, _, err := s.readStory(ctx, id, &call)
 	return story, err
 }
@@ -79,7 +79,7 @@ func (s *Store) Payments(ctx context.Context, id session.ID) (Payments, error) {
 		return Payments{}, ErrNotFound
 	}
 	call := redis.NewCall(readPaymentsScript)
-	endKeys(&call, redis.KeyspaceOf(id.Bucket()), id)
+	endKeys(&call, redis.BucketKeyspace(id.Bucket()), id)
 	call.Text("history", s.trimming)
 	story, reply, err := s.readStory(ctx, id, &call)
 	if err != nil {

@@ -43,7 +43,7 @@ func (e overdueEntry) isQueue() bool { return strings.Trim(e.name, "0123456789")
 // Overdue lists sessions of the bucket that are overdue, the longest overdue first and at most limit of them. Errors: redis.ErrCorrupt,
 // redis.ErrUnavailable.
 func (s *Store) Overdue(ctx context.Context, bucket session.Bucket, limit int) (Overdue, error) {
-	overdue := Overdue{space: redis.KeyspaceOf(bucket), limit: limit}
+	overdue := Overdue{space: redis.BucketKeyspace(bucket), limit: limit}
 	call := redis.NewCall(listOverdueScript)
 	call.Key("expiry_key", overdue.space, outbox.ExpiryKey)
 	call.Int("limit", int64(limit))
@@ -104,7 +104,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 		for _, listed := range entry.sessions {
 			id, account := parseListed(space, listed)
 			call.MoreKey(space, sessionKey, id)
-			call.MoreKey(space, outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded))
+			call.MoreKey(space, outbox.EventKey, feed.ListedEventID(id, feed.MarkEnded))
 			call.MoreKey(space, outbox.FeedKey, account)
 		}
 		call.Text("name", entry.name)
@@ -116,7 +116,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 	} else {
 		id, account := parseListed(space, entry.name)
 		call.Key("session_key", space, sessionKey, id)
-		call.Key("event_key", space, outbox.EventKey, feed.SessionEventIDOf(id, feed.MarkEnded))
+		call.Key("event_key", space, outbox.EventKey, feed.ListedEventID(id, feed.MarkEnded))
 		call.Key("feed_key", space, outbox.FeedKey, account)
 		call.Text("name", entry.name)
 		call.Text("history", s.trimming)

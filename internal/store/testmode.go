@@ -31,7 +31,7 @@ func (s *Store) settleOverdueTest(ctx context.Context, id session.ID) error {
 	if err != nil {
 		return err
 	}
-	outcome, settles := session.TestOutcomeOf(read.AmountCents)
+	outcome, settles := session.NewTestOutcome(read.AmountCents)
 	if !settles || outcome.Payment == (session.Payment{}) || outcome.Late != read.Status.Final() {
 		return nil
 	}

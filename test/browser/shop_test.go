@@ -96,7 +96,7 @@ func expire(t *testing.T, id string) {
 	client := redis.NewClient(&redis.Options{Addr: shared.Redis.Addr()})
 	defer func() { _ = client.Close() }()
 	past := time.Now().Add(-time.Second).UnixMilli()
-	if err := client.HSet(t.Context(), storetest.TagOf(parsed.Bucket())+"session:"+id, "x", past).Err(); err != nil {
+	if err := client.HSet(t.Context(), storetest.BucketTag(parsed.Bucket())+"session:"+id, "x", past).Err(); err != nil {
 		t.Fatal(err)
 	}
 }

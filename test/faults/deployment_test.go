@@ -203,7 +203,7 @@ func (s *deployment) railToken() string { return shared.secret(s.RailToken()) }
 
 // bucketTag is what the keys of a merchant's state begin with.
 func bucketTag(merchantID string) string {
-	return string(redis.KeyspaceOf(session.BucketOf(merchantID)))
+	return string(redis.BucketKeyspace(session.MerchantBucket(merchantID)))
 }
 
 // mustCall fails the test unless the answer has the status.

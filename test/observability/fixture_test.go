@@ -284,7 +284,7 @@ func (i *installation) damage() error {
 	id := session.NewID("aaaaaaaaaaaa", false)
 	cookie := "00" + strings.Repeat("A", 43) // of a login in bucket 0
 	login := fmt.Sprintf("{b00m}:login:%x", sha256.Sum256([]byte(cookie)))
-	for _, key := range []string{storetest.TagOf(id.Bucket()) + "session:" + id.String(), "{b01k}:due", login} {
+	for _, key := range []string{storetest.BucketTag(id.Bucket()) + "session:" + id.String(), "{b01k}:due", login} {
 		if err := redis.Set(ctx, key, "neither a hash nor a sorted set", 0).Err(); err != nil {
 			return err
 		}

@@ -35,10 +35,10 @@ func Inspect(t testing.TB, server *redistest.Server) *goredis.Client {
 }
 
 // Tag is what the keys of a merchant begin with.
-func Tag(merchantID string) string { return TagOf(session.BucketOf(merchantID)) }
+func Tag(merchantID string) string { return BucketTag(session.MerchantBucket(merchantID)) }
 
-// TagOf is what the keys of a bucket begin with.
-func TagOf(bucket session.Bucket) string { return string(redis.KeyspaceOf(bucket)) }
+// BucketTag is what the keys of a bucket begin with.
+func BucketTag(bucket session.Bucket) string { return string(redis.BucketKeyspace(bucket)) }
 
 // Queued finds an event in the queue of its bucket: what stands there for it, and when it is due.
 func Queued(t Checker, c *goredis.Client, tag, id string) (member string, at time.Time, there bool) {
@@ -83,7 +83,7 @@ func ChangeEvent(t Checker, c *goredis.Client, key string, place int, text strin
 // Events returns all events of a session in the order of their sequence. Each must be on its way.
 func Events(t Checker, c *goredis.Client, id session.ID) []feed.Event {
 	t.Helper()
-	bucket := TagOf(id.Bucket())
+	bucket := BucketTag(id.Bucket())
 	keys, err := c.Keys(t.Context(), bucket+"event:"+feed.SessionEventID(id, "*")).Result()
 	if err != nil {
 		t.Fatal(err)

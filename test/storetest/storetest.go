@@ -83,10 +83,10 @@ func Merchant() store.Admission {
 	}
 }
 
-// MerchantOf returns a merchant of the bucket.
-func MerchantOf(bucket session.Bucket) store.Admission {
+// MerchantIn returns a merchant of the bucket.
+func MerchantIn(bucket session.Bucket) store.Admission {
 	for {
-		if asks := Merchant(); session.BucketOf(asks.MerchantID) == bucket {
+		if asks := Merchant(); session.MerchantBucket(asks.MerchantID) == bucket {
 			return asks
 		}
 	}

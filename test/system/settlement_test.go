@@ -192,7 +192,7 @@ func expire(t *testing.T, id string) {
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
-	bucket := storetest.TagOf(parsed.Bucket())
+	bucket := storetest.BucketTag(parsed.Bucket())
 	past := time.Now().Add(-time.Second).UnixMilli()
 	if err := client.HSet(t.Context(), bucket+"session:"+id, "x", past).Err(); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ const movedBuckets = 3
 // join makes a cluster of the nodes, with redis-cli's default distribution of slots.
 func (s *side) join(ctx context.Context) {
 	for bucket := range session.Buckets {
-		s.bucketSlots = append(s.bucketSlots, int(fixture.Must(s.nodes[0].ClusterKeySlot(ctx, client.KeyspaceOf(session.Bucket(bucket)).Key("queue")).Result())))
+		s.bucketSlots = append(s.bucketSlots, int(fixture.Must(s.nodes[0].ClusterKeySlot(ctx, client.BucketKeyspace(session.Bucket(bucket)).Key("queue")).Result())))
 	}
 	args := []string{"--cluster", "create", "--cluster-yes"}
 	for _, node := range s.nodes {
@@ -124,7 +124,7 @@ func (b *bench) shares(ctx context.Context) shares {
 	for i, of := range all {
 		out.Buckets[i] = len(of.bucketSlots)
 		for _, m := range b.merchants {
-			if slices.Contains(of.bucketSlots, b.cluster.bucketSlots[session.BucketOf(m.ID)]) {
+			if slices.Contains(of.bucketSlots, b.cluster.bucketSlots[session.MerchantBucket(m.ID)]) {
 				out.Merchants[i]++
 			}
 		}

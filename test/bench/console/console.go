@@ -132,7 +132,7 @@ func (b *bench) pay(ctx context.Context, kube client.Client) {
 		store.NewSession{MerchantName: "Coffee", Currency: "EUR", Charge: session.Charge{AmountCents: 1250, OrderRef: "table 7"}, Lifetime: time.Hour})
 	fixture.Check(err)
 	fixture.Must(sessions.Settle(ctx, created.Session.ID, session.Payment{Ref: "card-1001", Outcome: session.Completed, AmountCents: 1250}))
-	feedKey := redis.KeyspaceOf(session.BucketOf(id)).Key(outbox.FeedKey, id)
+	feedKey := redis.BucketKeyspace(session.MerchantBucket(id)).Key(outbox.FeedKey, id)
 	entry := fixture.Must(b.redis.XRange(ctx, feedKey, "-", "+").Result())[0]
 	fixture.Check(b.redis.Del(ctx, feedKey).Err())
 
@@ -199,7 +199,7 @@ func fill(ctx context.Context, kube client.Client, namespace string) error {
 // target is a page for a person of the group staff, who is signed in.
 func (b *bench) target(ctx context.Context, address, path string, person int) load.Target {
 	cookie := fmt.Sprintf("00%043d", person)
-	login := redis.KeyspaceOf(0).Key("login:", fmt.Sprintf("%x", sha256.Sum256([]byte(cookie))))
+	login := redis.BucketKeyspace(0).Key("login:", fmt.Sprintf("%x", sha256.Sum256([]byte(cookie))))
 	record := fmt.Sprintf(`{"account":"%d","user":"person-%d","groups":["staff"],"name":"Person"}`, person, person)
 	fixture.Check(b.redis.HSet(ctx, login, "ends", time.Now().Add(time.Hour).UnixMilli(), "record", record).Err())
 	request := load.Get(path, "Cookie: __Host-console-login="+cookie).Bytes()

@@ -409,7 +409,7 @@ func (tr *traffic) send() {
 
 	// What no role would write there: a request gets an error.
 	damaged := session.NewID("aaaaaaaaaaaa", false)
-	tr.redis(fmt.Sprintf("SET %ssession:%s text", redis.KeyspaceOf(damaged.Bucket()), damaged))
+	tr.redis(fmt.Sprintf("SET %ssession:%s text", redis.BucketKeyspace(damaged.Bucket()), damaged))
 	tr.call(api, http.MethodGet, "/api/v1/public/sessions/"+damaged.String(), "", "")
 }
 
@@ -433,7 +433,7 @@ func (tr *traffic) expire(id string) {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	bucket := redis.KeyspaceOf(parsed.Bucket())
+	bucket := redis.BucketKeyspace(parsed.Bucket())
 	past := time.Now().Add(-time.Second).UnixMilli()
 	tr.redis(fmt.Sprintf("HSET %ssession:%s x %d", bucket, id, past))
 	tr.redis(fmt.Sprintf("ZADD %sexpiry %d %s", bucket, past, id))
