@@ -158,17 +158,16 @@ func (f *Flux) Stop() error {
 type Result struct {
 	Ready           bool
 	Reason, Message string // of the condition Ready
-	Took            time.Duration
 }
 
 // Synced waits until a Kustomization has tried what was pushed last.
 func (f *Flux) Synced(t testing.TB, name string) Result {
 	t.Helper()
-	head, pushed, err := f.head()
+	head, err := f.head()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.await(t, name, pushed, func(k *unstructured.Unstructured) bool {
+	return f.await(t, name, func(k *unstructured.Unstructured) bool {
 		attempted, _, _ := unstructured.NestedString(k.Object, "status", "lastAttemptedRevision")
 		return attempted == head
 	})
@@ -178,9 +177,9 @@ func (f *Flux) Synced(t testing.TB, name string) Result {
 func (f *Flux) Sync(t testing.TB, name string) Result {
 	t.Helper()
 	f.syncs++
-	asked, start := fmt.Sprintf("%s %d", t.Name(), f.syncs), time.Now()
+	asked := fmt.Sprintf("%s %d", t.Name(), f.syncs)
 	f.Change(t, name, fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":%q}}}`, asked))
-	return f.await(t, name, start, func(k *unstructured.Unstructured) bool {
+	return f.await(t, name, func(k *unstructured.Unstructured) bool {
 		handled, _, _ := unstructured.NestedString(k.Object, "status", "lastHandledReconcileAt")
 		return handled == asked
 	})
@@ -223,14 +222,12 @@ func (f *Flux) get(t testing.TB, name string) *unstructured.Unstructured {
 	return k
 }
 
-func (f *Flux) await(t testing.TB, name string, since time.Time, over func(*unstructured.Unstructured) bool) (result Result) {
+func (f *Flux) await(t testing.TB, name string, over func(*unstructured.Unstructured) bool) (result Result) {
 	t.Helper()
 	await.Seeing(t, patience, "Kustomization "+name+" has synced", func() (string, bool) {
 		k := f.get(t, name)
 		ready := readyCondition(k)
-		result = Result{
-			Ready: ready["status"] == string(metav1.ConditionTrue), Reason: ready["reason"], Message: ready["message"], Took: time.Since(since),
-		}
+		result = Result{Ready: ready["status"] == string(metav1.ConditionTrue), Reason: ready["reason"], Message: ready["message"]}
 		return fmt.Sprintf("%v\n%s", ready, tail(f.Logs.String())),
 			over(k) && ready["status"] != "" && ready["status"] != string(metav1.ConditionUnknown)
 	})

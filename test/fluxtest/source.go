@@ -80,7 +80,7 @@ func (s *Source) run(ctx context.Context) {
 }
 
 func (s *Source) report(ctx context.Context) error {
-	commit, _, err := s.commit()
+	commit, err := s.commit()
 	if err != nil || commit == "" {
 		return err
 	}
@@ -117,33 +117,25 @@ func (s *Source) report(ctx context.Context) error {
 	return nil
 }
 
-// head returns the revision that was pushed last, as Flux writes it, and when.
-func (s *Source) head() (name string, pushed time.Time, err error) {
+// head returns the revision that was pushed last, as Flux writes it.
+func (s *Source) head() (name string, err error) {
 	s.mu.Lock()
 	err = s.failure
 	s.mu.Unlock()
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("report the repository: %w", err)
+		return "", fmt.Errorf("report the repository: %w", err)
 	}
-	commit, pushed, err := s.commit()
-	return revision(commit), pushed, err
+	commit, err := s.commit()
+	return revision(commit), err
 }
 
-// commit returns the last one of main and when it was pushed; empty: there is none yet.
-func (s *Source) commit() (commit string, pushed time.Time, err error) {
-	ref := filepath.Join(s.Remote, "refs", "heads", "main")
-	content, err := os.ReadFile(ref)
-	if os.IsNotExist(err) {
-		return "", time.Time{}, nil
+// commit returns the last one of main; empty: there is none yet.
+func (s *Source) commit() (string, error) {
+	content, err := os.ReadFile(filepath.Join(s.Remote, "refs", "heads", "main"))
+	if err != nil && !os.IsNotExist(err) {
+		return "", err
 	}
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	info, err := os.Stat(ref)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	return strings.TrimSpace(string(content)), info.ModTime(), nil
+	return strings.TrimSpace(string(content)), nil
 }
 
 func revision(commit string) string { return "main@sha1:" + commit }
