@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -281,5 +281,138 @@ func TestWritePayment_Refunds(t *testing.T) {
 		if !strings.Contains(text.String(), line) {
 			t.Errorf("no line %q in\n%s", line, text.String())
 		}
+	}
+}
+
+// sale is a merchant with a till, a rail and the whole product.
+type sale struct {
+	tenant
+
+	key, rail string
+}
+
+func newSale(t *testing.T, change ...func(*v1alpha1.Merchant)) sale {
+	t.Helper()
+	t.Setenv("API_URL", replica.Public)
+	s := sale{tenant: newTenant(t)}
+	s.Merchant("acme", change...)
+	_, s.key = s.ApiKey("till", "acme")
+	s.rail = s.RailToken()
+	eventuallyMe(t, s.tenant, s.key, http.StatusOK)
+	return s
+}
+
+func (s sale) create(order string, cents int) (id string) {
+	s.T.Helper()
+	created, err := fixture.Call(fixture.Insecure, replica.Public, http.MethodPost, fixture.Sessions, s.key, fmt.Sprintf(`{"amountCents":%d,"orderRef":%q}`, cents, order))
+	if err != nil || created.Status != http.StatusCreated {
+		s.T.Fatalf("%d %s, %v", created.Status, created.Raw, err)
+	}
+	return created.Text("sessionId")
+}
+
+// settle reports the end of a session by the rail.
+func (s sale) settle(id, outcome string, cents int) {
+	s.T.Helper()
+	body := fmt.Sprintf(`{"paymentRef":"card-%s","outcome":%q,"amountCents":%d}`, id, outcome, cents)
+	answer, err := fixture.Call(fixture.Insecure, replica.Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", s.rail, body)
+	if err != nil || answer.Status != http.StatusOK {
+		s.T.Fatalf("%d %s, %v", answer.Status, answer.Raw, err)
+	}
+}
+
+// Payments and events need a key that may list, and one payment a key that may read: the first key of the shop cannot do that.
+func TestPayments_KeyWithThePermission(t *testing.T) {
+	s := newSale(t)
+	change := func(name string, permissions ...v1alpha1.Permission) {
+		key := s.apiKey(name)
+		key.Spec.Permissions = permissions
+		if err := installation.Client.Update(t.Context(), &key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := s.create("1001", 5)
+	change("till", v1alpha1.TillPermissions()...)
+	run(t, s.Namespace, "payments list acme").want(t, exitError, "no Live key of "+s.Namespace+"/acme has the permissions read,list; till cannot be used",
+		"keys issue acme-office --merchant acme --mode Live --permissions read,list")
+	run(t, s.Namespace, "payments export acme").want(t, exitError, "has the permissions read,list")
+	run(t, s.Namespace, "listen acme").want(t, exitError, "has the permissions read,list")
+	run(t, s.Namespace, "payments list acme --key till").want(t, exitError, "ApiKey "+s.Namespace+"/till does not have the permission list")
+	run(t, s.Namespace, "payments list acme --order 1001").want(t, exitDone, id)
+	run(t, s.Namespace, "payments show "+id).want(t, exitDone, "PENDING")
+	s.Eventually("the API has seen it", func() bool {
+		answer, err := fixture.Call(fixture.Insecure, replica.Public, http.MethodGet, "/api/v1/events", s.key, "")
+		return err == nil && answer.Status == http.StatusForbidden
+	})
+	runAs(t, "/nowhere", "default", s.key, "payments", "list", "--key-stdin").want(t, exitError, "does not have the permission list", "--permissions read,list makes one")
+	change("till", v1alpha1.PermissionCreate)
+	run(t, s.Namespace, "payments show "+id).want(t, exitError, "has the permissions read; till cannot be used")
+
+	_, office := s.ApiKey("zz-office", "acme", func(k *v1alpha1.ApiKey) { k.Spec.Permissions = []v1alpha1.Permission{"read", "list"} })
+	eventuallyMe(t, s.tenant, office, http.StatusOK)
+	run(t, s.Namespace, "payments list acme").want(t, exitDone)
+	run(t, s.Namespace, "payments show "+id).want(t, exitDone, "PENDING")
+}
+
+// The day of a shop, from the real API: each end once, sums to the cent, with the key from the Secret.
+func TestPayments_OfARealDay(t *testing.T) {
+	s := newSale(t, func(m *v1alpha1.Merchant) { m.Spec.Currency, m.Spec.TimeZone = "EUR", "Pacific/Kiritimati" })
+	want := map[string]string{}
+	total := 0
+	const paid = 130 // more than a page
+	for n := range paid {
+		id := s.create(fmt.Sprint("=order", n), 1000+n)
+		s.settle(id, "COMPLETED", 1000+n)
+		want[id], total = "COMPLETED", total+1000+n
+	}
+	for range 3 {
+		id := s.create("lost", 5)
+		s.settle(id, "FAILED", 5)
+		want[id] = "FAILED"
+	}
+	pending := s.create("lost", 5)
+
+	got := run(t, s.Namespace, "payments export acme").want(t, exitDone, "is not over in Pacific/Kiritimati",
+		fmt.Sprintf("COMPLETED   %d.%02d EUR   %d sessions", total/100, total%100, paid), "FAILED      0.15 EUR      3 sessions")
+	rows, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := map[string]string{}
+	for _, row := range rows[1:] {
+		exported[row[0]] = row[1]
+	}
+	if diff := cmp.Diff(want, exported); diff != "" || len(rows) != len(want)+1 {
+		t.Errorf("%d rows (-want +got):\n%s", len(rows), diff)
+	}
+	if last := rows[len(rows)-1]; last[15] != "till" {
+		t.Errorf("the oldest row is of the key %q", last[15])
+	} else if last[2] != "1000" || last[3] != "EUR" || last[4] != "10.00" || last[7] != "'=order0" {
+		t.Errorf("the oldest row is %v", last)
+	}
+
+	run(t, s.Namespace, "payments list acme --status FAILED --limit 1").want(t, exitDone, "… and 2 more", "FAILED   0.15 EUR   3 sessions")
+	run(t, s.Namespace, "payments list acme --day yesterday").want(t, exitDone, "No payments on ")
+	var order orderReport
+	if err := json.Unmarshal([]byte(run(t, s.Namespace, "payments list acme --order lost -o json").want(t, exitDone).out), &order); err != nil || len(order.Payments) != 4 || order.Payments[0].SessionID != pending {
+		t.Errorf("%+v: %v", order, err)
+	}
+	run(t, s.Namespace, "payments list acme --order nowhere").want(t, exitDone, `No session has the orderRef "nowhere".`)
+	run(t, s.Namespace, "payments show "+pending).want(t, exitDone, "PENDING", "0.05 EUR", "lost", "till", "Pacific/Kiritimati")
+	run(t, s.Namespace, "payments show ps_"+pending[3:15]+"000000000000000000").want(t, exitError, "Acme acme has no session")
+	run(t, s.Namespace, "payments show "+someSession).want(t, exitError, "is of no Merchant in namespace "+s.Namespace)
+	run(t, s.Namespace, "payments list acne").want(t, exitError, "Do you mean acme?")
+	run(t, s.Namespace, "payments list acme --mode Test").want(t, exitError, "no working Test key of "+s.Namespace+"/acme is in a Secret")
+	run(t, s.Namespace, "payments list acme --key nobody").want(t, exitError, "there is no ApiKey nobody")
+
+	// A till has a key, and no kubeconfig.
+	piped := runAs(t, "/nowhere", "default", s.key+"\n", "payments", "list", "--key-stdin", "--status", "FAILED").want(t, exitDone, "0.15 EUR")
+	if text := piped.out + piped.problems + got.problems; strings.Contains(text, s.key) {
+		t.Error("the key is printed")
+	}
+	wrong := newKeyOf(t, "nobody")
+	refused := runAs(t, "/nowhere", "default", wrong, "payments", "list", "--key-stdin").want(t, exitError, "401", "explain-401")
+	if strings.Contains(refused.problems, wrong) {
+		t.Error("the key is printed")
 	}
 }

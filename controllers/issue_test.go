@@ -1,14 +1,23 @@
 package controllers
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 var _ = Describe("A new key", func() {
@@ -183,5 +192,289 @@ var _ = Describe("An externally generated key", func() {
 		record := f.awaitGeneration(key, 2)
 		Expect(record.MerchantID).To(Equal(published.ID(merchant.UID)))
 		Expect(record.Live(first, f.clock.Now())).To(BeFalse())
+	})
+})
+
+// beforePublishing calls the hook before each write of a published key; its error stands for the
+// write's, which then does not happen.
+func beforePublishing(hook func() error) interceptor.Funcs {
+	publishes := func(object client.Object) bool {
+		_, isSecret := object.(*corev1.Secret)
+		return isSecret && strings.HasPrefix(object.GetNamespace(), "credentials-")
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if publishes(object) {
+				if err := hook(); err != nil {
+					return err
+				}
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			if publishes(object) {
+				if err := hook(); err != nil {
+					return err
+				}
+			}
+			return c.Update(ctx, object, options...)
+		},
+	}
+}
+
+var errCrash = errors.New("the process ended here")
+
+var _ = Describe("A pass that ends between delivering and publishing", func() {
+	It("loses no key and issues none twice: the first one", func() {
+		var published atomic.Bool
+		f := newFixture(beforePublishing(func() error {
+			if !published.Load() {
+				return errCrash
+			}
+			return nil
+		}))
+		f.merchant(aMerchant("coffee"))
+		key := aKey("till", "coffee").ApiKey
+		f.apply(key)
+		f.awaitFailed(key)
+		plaintext := f.delivered("till-key")
+		Expect(f.publishedSecret(key)).To(BeNil())
+
+		published.Store(true)
+		f.awaitGeneration(key, 1)
+		Expect(f.live(f.record(key), plaintext)).To(BeTrue(), "the key that the tenant has")
+		Expect(f.delivered("till-key").Digest().Equal(plaintext.Digest())).To(BeTrue())
+	})
+
+	It("leaves the tenant with the one key that works, if the operator restarts: the first one", func() {
+		f := newFixture(beforePublishing(func() error { return errCrash }))
+		f.merchant(aMerchant("coffee"))
+		key := aKey("till", "coffee").ApiKey
+		f.apply(key)
+		f.awaitFailed(key)
+		interrupted := f.delivered("till-key")
+
+		f.restart()
+		record := f.awaitGeneration(key, 1)
+		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue(), "the key that the tenant has")
+		Expect(f.live(record, interrupted)).To(BeFalse(), "nobody can tell it from one that its tenant has planted")
+	})
+
+	It("leaves the tenant with the one key that works, if the operator restarts: a rotation", func() {
+		var crash atomic.Bool
+		f := newFixture(beforePublishing(func() error {
+			if crash.Load() {
+				return errCrash
+			}
+			return nil
+		}))
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(time.Hour))
+		old := f.delivered("till-key")
+		crash.Store(true)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitFailed(key)
+		interrupted := f.delivered("till-key")
+
+		f.restart()
+		record := f.awaitGeneration(key, 2)
+		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue(), "the key that the tenant has")
+		Expect(f.live(record, old)).To(BeTrue(), "it overlaps")
+		Expect(f.live(record, interrupted)).To(BeFalse())
+		Expect(record.Previous).To(HaveLen(1))
+	})
+
+	It("does not take up a dead key that its tenant planted as the delivered one", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(0))
+		leaked := f.delivered("till-key")
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "leaked" })
+		Expect(f.live(f.awaitGeneration(key, 2), leaked)).To(BeFalse())
+
+		f.stop() // so that all is there at once
+		change(f, f.secret(f.namespace, "till-key"), func(s *secretObject) {
+			s.Data["apiKey"], s.Annotations[apikeys.GenerationAnnotation] = []byte(leaked.Reveal()), "3"
+		})
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "routine" })
+		f.startOperator()
+		record := f.awaitGeneration(key, 3)
+		Expect(f.live(record, leaked)).To(BeFalse())
+		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue())
+	})
+
+	It("loses no key and issues none twice: a rotation", func() {
+		var crash atomic.Bool
+		f := newFixture(beforePublishing(func() error {
+			if crash.Load() {
+				return errCrash
+			}
+			return nil
+		}))
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(time.Hour))
+		old := f.delivered("till-key")
+		crash.Store(true)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitFailed(key)
+		plaintext := f.delivered("till-key")
+		Expect(f.live(f.record(key), old)).To(BeTrue(), "the old key goes on meanwhile")
+
+		crash.Store(false)
+		record := f.awaitGeneration(key, 2)
+		Expect(f.live(record, plaintext)).To(BeTrue(), "the key that the tenant has")
+		Expect(f.live(record, old)).To(BeTrue())
+	})
+
+	It("does not take up what somebody put in the key's place", func() {
+		f := newFixture(beforePublishing(func() error { return errCrash }))
+		f.merchant(aMerchant("coffee"))
+		key := aKey("till", "coffee").ApiKey
+		f.apply(key)
+		f.awaitFailed(key)
+		f.stop()
+		another, err := apikey.New("aaaaaaaaaaaa")
+		Expect(err).NotTo(HaveOccurred())
+		change(f, f.secret(f.namespace, "till-key"), func(s *secretObject) { s.Data["apiKey"] = []byte(another.Reveal()) })
+
+		f.restart()
+		f.awaitGeneration(key, 1)
+		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
+		Expect(f.live(f.record(key), another)).To(BeFalse())
+	})
+})
+
+var _ = Describe("A key that is taken for the first one", func() {
+	It("is taken back when there is one already, which no cache knew of", func() {
+		var f *fixture
+		var once sync.Once
+		inForce := make(chan apikey.Key, 1)
+		started := make(chan struct{})
+		f = newFixture(beforePublishing(func() error {
+			<-started
+			once.Do(func() {
+				defer GinkgoRecover()
+				inForce <- f.publishAnother("till")
+			})
+			return nil
+		}))
+		close(started)
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		f.awaitNoSecret("till-key")
+		Expect(f.live(f.record(key), <-inForce)).To(BeTrue(), "the one that was there goes on")
+		Expect(f.record(key).Generation).To(BeEquivalentTo(1))
+	})
+})
+
+var _ = Describe("An ApiKey whose finalizer and status somebody removed, when another operator leads", func() {
+	elect := func(f *fixture) func(*Options) {
+		return func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, f.credentials }
+	}
+	// forget removes all traces of the operator from an ApiKey.
+	forget := func(f *fixture, key *v1alpha1.ApiKey) {
+		GinkgoHelper()
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Finalizers = nil })
+		Expect(f.kube.Status().Patch(context.Background(), key, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/status"}]`)))).To(Succeed())
+	}
+
+	It("keeps its key", func() {
+		f := newFixture()
+		f.stop()
+		f.startOperator(elect(f))
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		plaintext, record := f.delivered("till-key"), f.record(key)
+		f.stop()
+		forget(f, key)
+		f.startOperator(elect(f))
+		f.awaitReady(key)
+		Expect(key.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+		Expect(f.record(key)).To(Equal(record))
+		Expect(f.delivered("till-key")).To(Equal(plaintext))
+	})
+
+	It("keeps its key although its tenant has deleted the delivered Secret", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		plaintext, record := f.delivered("till-key"), f.record(key)
+		f.stop()
+		f.delete(f.secret(f.namespace, "till-key"))
+		forget(f, key)
+		f.startOperator(elect(f))
+		f.awaitReady(key)
+		Expect(f.record(key)).To(Equal(record))
+		Expect(f.live(f.record(key), plaintext)).To(BeTrue())
+		Expect(f.secret(f.namespace, "till-key")).To(BeNil())
+	})
+
+	It("gets a key in place of the one that was delivered and not yet published", func() {
+		f := newFixture(beforePublishing(func() error { return errCrash }))
+		f.merchant(aMerchant("coffee"))
+		key := aKey("till", "coffee").ApiKey
+		f.apply(key)
+		f.awaitFailed(key)
+		f.stop()
+		forget(f, key)
+		f.startOperator(elect(f))
+		f.awaitGeneration(key, 1)
+		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
+	})
+})
+
+var _ = Describe("A rotation over HTTP that comes first", func() {
+	// overtaken starts a fixture in which the next write of the key, once armed, is overtaken.
+	overtaken := func() (f *fixture, arm func(*v1alpha1.ApiKey), fresh func() apikey.Key) {
+		var once sync.Once
+		var target atomic.Pointer[v1alpha1.ApiKey]
+		made := make(chan apikey.Key, 1)
+		f = newFixture(beforePublishing(func() error {
+			if key := target.Load(); key != nil {
+				once.Do(func() {
+					defer GinkgoRecover()
+					made <- f.rotateOverHTTP(key)
+				})
+			}
+			return nil
+		}))
+		return f, func(key *v1alpha1.ApiKey) { target.Store(key.DeepCopy()) }, func() apikey.Key {
+			GinkgoHelper()
+			var key apikey.Key
+			Eventually(made).Should(Receive(&key))
+			return key
+		}
+	}
+
+	It("is not lost to a rotation by trigger, nor is that one", func() {
+		f, arm, fresh := overtaken()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(time.Hour))
+		first := f.delivered("till-key")
+		arm(key)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+
+		second := fresh()
+		record := f.awaitGeneration(key, 3)
+		third := f.delivered("till-key")
+		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationTrigger))
+		Expect(f.live(record, third)).To(BeTrue())
+		Expect(f.live(record, second)).To(BeTrue(), "it overlaps")
+		Expect(f.live(record, first)).To(BeFalse(), "HTTP killed it")
+	})
+
+	It("leaves no dead key with the tenant when it makes a rotation by schedule needless", func() {
+		f, arm, fresh := overtaken()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").every(300 * time.Second))
+		arm(key)
+		f.clock.advance(300 * time.Second)
+		change(f, f.publishedSecret(key), func(s *secretObject) { s.Annotations = map[string]string{"poked": "yes"} })
+
+		second := fresh()
+		record := f.awaitGeneration(key, 2)
+		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationAPI))
+		Expect(f.live(record, second)).To(BeTrue())
+		f.awaitNoSecret("till-key")
 	})
 })

@@ -1,17 +1,24 @@
 package controllers
 
 import (
+	"context"
+	"encoding/base64"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // signingSecret returns the Secret that publishes what a Merchant's events are signed with; nil: none.
@@ -276,3 +283,283 @@ var _ = Describe("The webhook of a Merchant", func() {
 		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
 	})
 })
+
+// beforeDelivering calls the hook before each Secret that is created in a tenant's namespace.
+func beforeDelivering(hook func() error) interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if _, isSecret := object.(*corev1.Secret); isSecret && strings.HasPrefix(object.GetNamespace(), "shops-") {
+				if err := hook(); err != nil {
+					return err
+				}
+			}
+			return c.Create(ctx, object, options...)
+		},
+	}
+}
+
+func secretName(name string) func(*v1alpha1.Webhook) {
+	return func(h *v1alpha1.Webhook) { h.SecretName = name }
+}
+
+var _ = Describe("The merchant's copy of a signing secret", func() {
+	It("never touches somebody else's Secret; events are signed meanwhile, and it comes once the name is free", func() {
+		f := newFixture()
+		foreign := f.squat("taken")
+		merchant := aMerchant("coffee").webhook(secretName("taken")).Merchant
+		f.apply(merchant)
+		f.awaitStalled(merchant, v1alpha1.ReasonSecretConflict)
+		Expect(f.secret(f.namespace, "taken")).To(Equal(foreign))
+		Expect(f.merchantRecord(Default, merchant)).To(Equal(published.NewMerchantRecord(merchant)))
+		record := f.webhookRecord(Default, merchant)
+		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("Warning SecretConflict:")))
+
+		By("suspending it all the same")
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		f.awaitStalled(merchant, v1alpha1.ReasonSecretConflict)
+		Expect(f.merchantRecord(Default, merchant).State).To(Equal(v1alpha1.MerchantSuspended))
+
+		f.delete(foreign)
+		f.poke(merchant, "merchant") // it also checks by itself, once a minute
+		f.awaitReady(merchant)
+		f.awaitVerifiable(merchant, "taken")
+		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
+	})
+
+	It("is not taken from another Merchant or an ApiKey of the same namespace", func() {
+		f := newFixture()
+		books := f.merchant(aMerchant("books").webhook(secretName("hooks")))
+		f.key(aKey("till", "books"))
+		for _, name := range []string{"hooks", "till-key"} {
+			before := f.secret(f.namespace, name)
+			other := aMerchant("coffee").webhook(secretName(name)).Merchant
+			f.apply(other)
+			f.awaitStalled(other, v1alpha1.ReasonSecretConflict)
+			Expect(f.secret(f.namespace, name)).To(Equal(before))
+			f.delete(other)
+			f.awaitGone(other)
+			Expect(f.secret(f.namespace, name)).To(Equal(before))
+		}
+		f.awaitVerifiable(books, "hooks")
+	})
+
+	It("moves with its name", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		record := f.webhookRecord(Default, merchant)
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.SecretName = "hooks" })
+		f.awaitReady(merchant)
+		f.awaitVerifiable(merchant, "hooks")
+		f.awaitNoSecret("coffee-webhook")
+		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
+		Expect(merchant.Status.WebhookSecretName).To(Equal("hooks"))
+		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("Normal DeliveryRemoved:")))
+	})
+
+	It("stays where it is while its new name is taken, and so does the secret", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		record, foreign := f.webhookRecord(Default, merchant), f.squat("taken")
+		change(f, merchant, func(m *v1alpha1.Merchant) {
+			m.Spec.Webhook.SecretName = "taken"
+			m.Spec.Webhook.RotationTrigger = "b"
+		})
+		f.awaitStalled(merchant, v1alpha1.ReasonSecretConflict)
+		f.awaitVerifiable(merchant, "coffee-webhook")
+		Expect(f.webhookRecord(Default, merchant)).To(Equal(record), "a secret that nobody could get would cut the merchant off")
+		Expect(merchant.Status.WebhookSecretName).To(Equal("coffee-webhook"))
+
+		f.delete(foreign)
+		f.poke(merchant, "merchant")
+		f.awaitReady(merchant)
+		f.awaitVerifiable(merchant, "taken")
+		f.awaitNoSecret("coffee-webhook")
+		Expect(f.webhookRecord(Default, merchant).Retired).To(HaveLen(1), "the rotation has happened")
+	})
+})
+
+func (f *fixture) rotateSigning(merchant *v1alpha1.Merchant, trigger string) published.WebhookRecord {
+	GinkgoHelper()
+	change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.RotationTrigger = trigger })
+	f.awaitReady(merchant)
+	f.awaitVerifiable(merchant, "coffee-webhook")
+	record := f.webhookRecord(Default, merchant)
+	Expect(record.HandledTrigger).To(Equal(trigger))
+	return record
+}
+
+var _ = Describe("A rotation of a signing secret", func() {
+	It("delivers a new one, and for a day both sign", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		old := f.verifier("coffee-webhook")
+		record := f.rotateSigning(merchant, "b")
+		fresh := f.verifier("coffee-webhook")
+		Expect(fresh.Equal(old)).To(BeFalse())
+		Expect(record.SigningSecrets(f.clock.Now())).To(Equal([]published.SigningSecret{fresh, old}))
+		Expect(record.Retired[0].ValidUntil).To(BeTemporally("~", f.clock.Now().Add(24*time.Hour), time.Minute))
+		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("Normal SigningSecretRotated:")))
+
+		f.clock.advance(24*time.Hour + time.Minute + reconciler.EndedMargin)
+		Expect(record.SigningSecrets(f.clock.Now())).To(Equal([]published.SigningSecret{fresh}))
+		f.poke(merchant, "merchant") // it also checks by itself, at that time
+		Eventually(func(g Gomega) { g.Expect(f.webhookRecord(g, merchant).Retired).To(BeEmpty()) }).Should(Succeed())
+		Expect(string(f.signingSecret(merchant).Data["webhook.json"])).NotTo(ContainSubstring(old.Reveal()))
+		f.awaitVerifiable(merchant, "coffee-webhook")
+	})
+
+	It("happens once for each change of the trigger, whatever is restarted or lost", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook(func(h *v1alpha1.Webhook) { h.RotationTrigger = "a" }))
+		Expect(f.webhookRecord(Default, merchant).Retired).To(BeEmpty(), "the first secret is none's successor")
+		record := f.rotateSigning(merchant, "b")
+		f.restart()
+		f.poke(merchant, "merchant")
+		f.awaitReady(merchant)
+		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
+		Expect(f.rotateSigning(merchant, "a").Retired).To(HaveLen(2), "also back to an earlier one")
+		Expect(f.rotateSigning(merchant, "").Retired).To(HaveLen(3), "also to none")
+	})
+
+	It("is not caused by anything else in the webhook", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		record := f.webhookRecord(Default, merchant)
+		change(f, merchant, func(m *v1alpha1.Merchant) {
+			m.Spec.Webhook.URL = "https://shop.example/elsewhere"
+			m.Spec.Webhook.ResumeTrigger = "again"
+			m.Spec.Webhook.Events = []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}
+		})
+		f.awaitReady(merchant)
+		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
+		Expect(f.merchantRecord(Default, merchant).Webhook.ResumeTrigger).To(Equal("again"), "the dispatcher hears of it")
+	})
+})
+
+var _ = Describe("A signing secret", func() {
+	It("is in the published and the delivered Secret, and nowhere else", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		secrets := []string{f.verifier("coffee-webhook").Reveal()}
+		f.rotateSigning(merchant, "b")
+		secrets = append(secrets, f.verifier("coffee-webhook").Reveal())
+		change(f, f.signingSecret(merchant), func(s *secretObject) { s.Data["webhook.json"] = []byte(`{"version":1,"current":` + secrets[0]) })
+		Eventually(func() []string { return f.events(merchant) }).Should(ContainElement(ContainSubstring("SigningSecretLost")))
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.SecretName = "moved" })
+		f.awaitReady(merchant)
+		f.awaitVerifiable(merchant, "moved")
+		secrets = append(secrets, f.verifier("moved").Reveal())
+		for where, text := range f.everything() {
+			if where == "published Secrets" || where == "tenant's Secrets" {
+				continue
+			}
+			for _, secret := range secrets {
+				encoded := strings.TrimPrefix(secret, "whsec_")
+				key, err := base64.StdEncoding.DecodeString(encoded)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(text).NotTo(ContainSubstring(encoded[:16]), "%s", where)
+				Expect(text).NotTo(ContainSubstring(base64.StdEncoding.EncodeToString([]byte(secret))[:16]), "%s", where)
+				Expect(text).NotTo(ContainSubstring(string(key)), "%s", where)
+			}
+		}
+	})
+})
+
+// dispatcherSays applies WebhookHealthy as the dispatcher does, by server-side apply under its own
+// name; nil: it takes the condition back.
+func (f *fixture) dispatcherSays(merchant *v1alpha1.Merchant, condition *metav1ac.ConditionApplyConfiguration) {
+	GinkgoHelper()
+	status := v1alpha1ac.MerchantStatus()
+	if condition != nil {
+		status.WithConditions(condition.
+			WithType(v1alpha1.WebhookHealthyCondition).
+			WithLastTransitionTime(metav1.NewTime(f.clock.Now())))
+	}
+	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithUID(merchant.UID).WithStatus(status)
+	// Without force: a conflict would say that the operator has taken the condition over.
+	Expect(f.kube.Status().Apply(context.Background(), apply, client.FieldOwner("merchant-operator-dispatcher"))).To(Succeed())
+}
+
+func healthOf(merchant *v1alpha1.Merchant) *metav1.Condition {
+	return meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition)
+}
+
+var _ = Describe("What the dispatcher says of a webhook", func() {
+	It("stays as it is in every pass of the operator", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		before := passes("merchant")
+		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionFalse).WithReason("EndpointDisabled").WithMessage("120 h"))
+		f.read(merchant)
+		said := healthOf(merchant)
+		Expect(said).NotTo(BeNil())
+
+		By("being seen in a pass that has nothing to do")
+		version := merchant.ResourceVersion
+		f.restart()
+		Eventually(func() int { return passes("merchant") }).Should(BeNumerically(">", before))
+		f.key(aKey("till", "coffee")) // the operator is at work
+		f.read(merchant)
+		Expect(merchant.ResourceVersion).To(Equal(version), "the operator wrote nothing")
+
+		By("being seen in a pass that writes the status")
+		foreign := f.squat("taken")
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.SecretName = "taken" })
+		f.awaitStalled(merchant, v1alpha1.ReasonSecretConflict)
+		Expect(healthOf(merchant)).To(Equal(said))
+		f.delete(foreign)
+		f.poke(merchant, "merchant")
+		f.awaitReady(merchant)
+		Expect(healthOf(merchant)).To(Equal(said))
+
+		By("changing it and taking it back")
+		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionTrue).WithReason("Healthy").WithMessage("Events are accepted"))
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		f.awaitReady(merchant)
+		Expect(healthOf(merchant)).To(HaveField("Status", metav1.ConditionTrue))
+		f.dispatcherSays(merchant, nil)
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantActive })
+		f.awaitReady(merchant)
+		Expect(healthOf(merchant)).To(BeNil())
+	})
+
+	It("alone is no status: the operator puts its own back", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionFalse).WithReason("EndpointGone").WithMessage("410"))
+		change(f, merchant, func(m *v1alpha1.Merchant) {}) // reads it
+		only := client.RawPatch("application/json-patch+json", []byte(`[{"op":"remove","path":"/status/conditions/0"}]`))
+		Expect(merchant.Status.Conditions[0].Type).To(Equal(v1alpha1.ReadyCondition))
+		Expect(f.kube.Status().Patch(context.Background(), merchant, only)).To(Succeed())
+		f.awaitReady(merchant)
+		Expect(healthOf(merchant)).To(HaveField("Reason", "EndpointGone"))
+	})
+
+	It("of a test ends the publication of its trigger", func() {
+		f := newFixture()
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		published := func() string { return f.merchantRecord(Default, merchant).Webhook.TestTrigger }
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.TestTrigger = "monday" })
+		f.awaitReady(merchant)
+		Expect(published()).To(Equal("monday"))
+		f.dispatcherTested(merchant, "monday")
+		Eventually(published).Should(BeEmpty())
+		f.restart()
+		f.poke(merchant, "merchant")
+		f.awaitReady(merchant)
+		Expect(published()).To(BeEmpty(), "nothing is tested again")
+		Expect(merchant.Status.Webhook).To(HaveField("ObservedTestTrigger", "monday"))
+
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.TestTrigger = "tuesday" })
+		f.awaitReady(merchant)
+		Expect(published()).To(Equal("tuesday"))
+	})
+})
+
+// dispatcherTested applies what the dispatcher applies when it has queued a test.
+func (f *fixture) dispatcherTested(merchant *v1alpha1.Merchant, trigger string) {
+	GinkgoHelper()
+	status := v1alpha1ac.MerchantStatus().WithWebhook(v1alpha1ac.WebhookStatus().WithObservedTestTrigger(trigger))
+	apply := v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithStatus(status)
+	Expect(f.kube.Status().Apply(context.Background(), apply, client.FieldOwner("merchant-operator-dispatcher-test"))).To(Succeed())
+}

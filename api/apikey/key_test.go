@@ -1,13 +1,17 @@
 package apikey_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"pgregory.net/rapid"
 )
 
 const keyID = "abcdefgh2345"
@@ -238,4 +242,231 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("prefix %q does not name the key", key.Prefix())
 		}
 	})
+}
+
+func TestDigestIsSHA256(t *testing.T) {
+	// FIPS 180-2, appendix B.1.
+	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+	if got := apikey.DigestOf("abc").Hex(); got != abc {
+		t.Errorf("DigestOf(abc) = %s, want %s", got, abc)
+	}
+}
+
+// A caller presents as much as fits into a header.
+func TestDigestOfAnyLength(t *testing.T) {
+	for length := range 2 * apikey.MaxLength {
+		presented := strings.Repeat("k", length)
+		if apikey.DigestOf(presented) != sha256.Sum256([]byte(presented)) {
+			t.Fatalf("the digest of %d characters is not their SHA-256", length)
+		}
+	}
+}
+
+func TestParseDigest(t *testing.T) {
+	valid := strings.Repeat("0123456789abcdef", 4)
+	digest, err := apikey.ParseDigest(valid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if digest.Hex() != valid || digest.IsZero() {
+		t.Error("the parsed digest is not the one that was written")
+	}
+	for name, s := range map[string]string{
+		"nothing":               "",
+		"a digit less":          valid[1:],
+		"a digit more":          valid + "0",
+		"upper case":            strings.ToUpper(valid),
+		"a letter beyond f":     "g" + valid[1:],
+		"a prefix":              "0x" + valid[2:],
+		"spaces around":         " " + valid[2:] + " ",
+		"a letter of two bytes": "é" + valid[2:],
+	} {
+		digest, err := apikey.ParseDigest(s)
+		if !errors.Is(err, apikey.ErrBadDigest) || !digest.IsZero() {
+			t.Errorf("%s: ParseDigest = %v, %v; want nothing and ErrBadDigest", name, digest.IsZero(), err)
+		}
+	}
+}
+
+func TestDigestsSurviveTheirTextForm(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		digest := apikey.DigestOf(rapid.String().Draw(t, "presented"))
+		text, err := json.Marshal(digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read apikey.Digest
+		if err := json.Unmarshal(text, &read); err != nil {
+			t.Fatal(err)
+		}
+		if !read.Equal(digest) || read != digest {
+			t.Fatal("the digest that was read is not the one that was written")
+		}
+	})
+}
+
+func TestDigestsOfDifferentStringsDiffer(t *testing.T) {
+	one, other := apikey.DigestOf("one"), apikey.DigestOf("other")
+	if one.Equal(other) || !one.Equal(one) {
+		t.Error("Equal does not compare")
+	}
+	if one.IsZero() || !(apikey.Digest{}).IsZero() {
+		t.Error("IsZero does not tell a missing digest from one that is there")
+	}
+}
+
+func TestABadTextLeavesTheDigestAsItWas(t *testing.T) {
+	digest := apikey.DigestOf("one")
+	if err := digest.UnmarshalText([]byte(strings.Repeat("0", 63) + "g")); err == nil {
+		t.Fatal("a bad text was read")
+	}
+	if !digest.Equal(apikey.DigestOf("one")) {
+		t.Error("a bad text changed the digest")
+	}
+}
+
+// holder is what a careless caller might log: a struct with the value in it, exported or not.
+type holder struct {
+	Key    apikey.Key
+	Digest apikey.Digest
+	key    apikey.Key
+}
+
+func TestKeysAndDigestsDoNotLeakWhenPrinted(t *testing.T) {
+	key, digest := knownKey(t)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%c", "%U", "% x", "%10.80s"} {
+		for name, value := range map[string]any{
+			"key": key, "key pointer": &key, "keys": []apikey.Key{key}, "digest": digest,
+			"digest pointer": &digest, "digests": map[string]apikey.Digest{"d": digest},
+			"holder": holder{Key: key, Digest: digest, key: key},
+		} {
+			assertNoLeak(t, fmt.Sprintf("fmt %s of %s", verb, name), fmt.Sprintf(verb, value))
+		}
+	}
+	assertNoLeak(t, "Sprint", fmt.Sprint(key, digest))
+	assertNoLeak(t, "a wrapping error", errors.Join(fmt.Errorf("with %v and %v", key, digest)).Error())
+}
+
+func TestKeysAndDigestsDoNotLeakWhenLogged(t *testing.T) {
+	key, digest := knownKey(t)
+	var out bytes.Buffer
+	options := &slog.HandlerOptions{AddSource: true, Level: slog.LevelDebug}
+	for _, logger := range []*slog.Logger{
+		slog.New(slog.NewTextHandler(&out, options)),
+		slog.New(slog.NewJSONHandler(&out, options)),
+	} {
+		logger.With("key", key, "digest", digest).Info("message", "key", &key, "digest", &digest)
+		logger.Info("message", slog.Group("group", "key", key, "digest", digest))
+		logger.Info("message", "keys", []apikey.Key{key}, "unexported", holder{key: key})
+	}
+	if out.Len() == 0 {
+		t.Fatal("nothing was logged")
+	}
+	assertNoLeak(t, "slog", out.String())
+}
+
+func TestKeysDoNotLeakWhenEncoded(t *testing.T) {
+	key, _ := knownKey(t)
+	for name, value := range map[string]any{"key": key, "pointer": &key, "map": map[string]apikey.Key{"key": key}} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		assertNoLeak(t, "json of "+name, string(text))
+	}
+}
+
+func TestPrintingShowsThePrefix(t *testing.T) {
+	key, _ := knownKey(t)
+	if got, want := fmt.Sprint(key), key.Prefix()+"…"; got != want {
+		t.Errorf("a key prints as %q, want %q", got, want)
+	}
+}
+
+func TestTheZeroKeyIsNoKey(t *testing.T) {
+	var key apikey.Key
+	if key.Reveal() != "" || key.ID() != "" || key.Prefix() != "" || fmt.Sprint(key) != "no key" {
+		t.Errorf("the zero Key reads %q, %q, %q, %v", key.Reveal(), key.ID(), key.Prefix(), key)
+	}
+}
+
+func knownKey(t *testing.T) (apikey.Key, apikey.Digest) {
+	t.Helper()
+	key, err := apikey.Parse(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, key.Digest()
+}
+
+// assertNoLeak looks for every spelling a verb could give the secret or the digest.
+func assertNoLeak(t *testing.T, where, printed string) {
+	t.Helper()
+	secret := known[25:]
+	digest := apikey.DigestOf(known)
+	raw := digest[:]
+	for what, text := range map[string]string{
+		"the secret":               secret,
+		"the secret in hex":        fmt.Sprintf("%x", secret),
+		"the secret in spaced hex": fmt.Sprintf("% x", secret),
+		"the secret as bytes":      strings.Trim(fmt.Sprint([]byte(secret)), "[]"),
+		"the digest in hex":        digest.Hex(),
+		"the digest's bytes":       string(raw),
+		"the digest in spaced hex": fmt.Sprintf("% x", raw),
+		"the digest as numbers":    strings.Trim(fmt.Sprint(raw), "[]"),
+	} {
+		if strings.Contains(strings.ToLower(printed), strings.ToLower(text)) {
+			t.Errorf("%s shows %s: %s", where, what, printed)
+		}
+	}
+}
+
+func newKey(b *testing.B) string {
+	b.Helper()
+	key, err := apikey.New("abcdefghijkl")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return key.Reveal()
+}
+
+func BenchmarkPlausible(b *testing.B) {
+	presented := newKey(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !apikey.Plausible(presented) {
+			b.Fatal("not plausible")
+		}
+	}
+}
+
+func BenchmarkDigestOf(b *testing.B) {
+	presented := newKey(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = apikey.DigestOf(presented)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	good := newKey(b)
+	typo := good[:30] + "_" + good[31:]
+	wrongSum := good[:len(good)-1] + "!"
+	for _, presented := range []struct{ name, key string }{{"key=good", good}, {"key=typo", typo}, {"key=wrong-checksum", wrongSum}} {
+		b.Run(presented.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = apikey.Parse(presented.key)
+			}
+		})
+	}
+}
+
+func BenchmarkNew(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := apikey.New("abcdefghijkl"); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

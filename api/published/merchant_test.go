@@ -7,10 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
@@ -76,4 +75,42 @@ func TestWebhook_Target(t *testing.T) {
 	if none := (*published.Webhook)(nil).Target(); none != "" {
 		t.Errorf("the target of no webhook is %q", none)
 	}
+}
+
+// FuzzParseBlock holds that a block which is read lets in the addresses it seems to, and no other.
+func FuzzParseBlock(f *testing.F) {
+	for _, text := range []string{
+		"203.0.113.0/24", "198.51.100.7", "2001:db8::/48", "::/0", "0.0.0.0/0", "203.0.113.1/24", "::ffff:192.0.2.1", "::ffff:0:0/96",
+		"fe80::1%eth0", "192.0.2.1/33", "192.0.2.1/-1", "192.0.2.01", "192.0.2.0/024", "/", "", " 192.0.2.1",
+	} {
+		f.Add(text, []byte{192, 0, 2, 1})
+	}
+	parse := func(text string) (netip.Prefix, error) {
+		blocks, err := published.ParseAllowlist([]v1alpha1.IPBlock{v1alpha1.IPBlock(text)})
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		return blocks[0], nil
+	}
+	f.Fuzz(func(t *testing.T, text string, raw []byte) {
+		block, err := parse(text)
+		if err != nil {
+			return
+		}
+		again, err := parse(block.String())
+		if err != nil || again != block {
+			t.Fatalf("%q is %s, and that is %s, %v", text, block, again, err)
+		}
+		if block.Addr().Is4In6() || block.Addr().Zone() != "" || block.Masked() != block {
+			t.Fatalf("%q is %s, which means something else than it says", text, block)
+		}
+		address, ok := netip.AddrFromSlice(raw)
+		if !ok || address.Is4() != block.Addr().Is4() {
+			return
+		}
+		prefix, err := address.Prefix(block.Bits())
+		if err != nil || block.Contains(address) != (prefix == block) {
+			t.Fatalf("%s in %s: %v", address, block, block.Contains(address))
+		}
+	})
 }
