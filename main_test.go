@@ -30,7 +30,7 @@ func allCommands(cmd *cobra.Command) []*cobra.Command {
 }
 
 // The examples get as far as a Redis that is not there, and name events as Redis does.
-func TestExamplesInHelpAreValid(t *testing.T) {
+func TestHelp_Examples(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
 	examples := 0
 	for _, cmd := range allCommands(newCommand()) {
@@ -186,7 +186,7 @@ var notTried = []string{
 	"console-cert-dir", "internal-audience", "internal-ca-file", "internal-cert-dir", "internal-token-file", "oidc-ca-file", "oidc-scopes", "oidc-username-prefix", "oidc-groups-claim", "oidc-groups-prefix",
 }
 
-func TestEveryFlagSaysWhatItAccepts(t *testing.T) {
+func TestFlags_BadValue(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	for _, cmd := range allCommands(newCommand()) {
 		path := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "merchant-operator"), " ")
@@ -213,7 +213,7 @@ func TestEveryFlagSaysWhatItAccepts(t *testing.T) {
 }
 
 // The image has no files of time zones.
-func TestTimeZonesAreInTheProgram(t *testing.T) {
+func TestTimeZones_InTheProgram(t *testing.T) {
 	packages, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func installPlugin(t *testing.T) (shell func(line string) (output string, err er
 	}
 }
 
-func TestExamplesInHelpWork(t *testing.T) {
+func TestHelp_ExamplesWork(t *testing.T) {
 	n := shops(t)
 	shell := installPlugin(t)
 	t.Setenv("REDIS_URL", installation.Redis.URL())
@@ -249,7 +249,8 @@ func badWrites(before string) []struct{ args, want string } {
 // anyText are flags for which any text is fine, or whose rules only the API server knows; it refuses them with the field.
 var anyText = []string{"help", "as", "as-group", "display-name", "currency", "webhook"}
 
-func TestBadInputIsAUsageErrorWithAHint(t *testing.T) {
+// Bad input is a usage error with a hint.
+func TestCommand_BadInput(t *testing.T) {
 	for _, name := range []string{"REDIS_URL", "API_URL", "API_KEY"} {
 		t.Setenv(name, "")
 	}

@@ -113,7 +113,7 @@ func (p *publisher) rotatedAway(overlap time.Duration, at time.Time) func(*publi
 }
 
 // Every cause is named, and the API agrees: it gives the same reason in its log, or accepts the key.
-func TestExplain401AgreesWithTheAPI(t *testing.T) {
+func TestExplain401_AgreesWithTheAPI(t *testing.T) {
 	p := newPublisher(t)
 	good := p.key("good", "acme")
 	secret := published.KeyName(published.ID("broken"))
@@ -215,7 +215,7 @@ func (p *publisher) call(key, from string) int {
 }
 
 // The operator claims a digest once. Somebody with rights in the credentials namespace could publish it twice.
-func TestExplain401OfADigestThatIsClaimedTwice(t *testing.T) {
+func TestExplain401_DigestClaimedTwice(t *testing.T) {
 	p := newPublisher(t)
 	shared := strings.Repeat("s", 40)
 	p.key("first", "acme", external(shared), func(r *published.KeyRecord) { r.Current.CreatedAt = r.Current.CreatedAt.Add(-time.Hour) })
@@ -233,7 +233,7 @@ func newKeyOf(t *testing.T, uid types.UID) string {
 	return key.Reveal()
 }
 
-func TestExplain401Usage(t *testing.T) {
+func TestExplain401_Usage(t *testing.T) {
 	n := newTenant(t)
 	run(t, n.Namespace, "explain-401 --from 203.0.113.7").want(t, exitUsage, "--key-stdin is missing", "printenv API_KEY |")
 	run(t, n.Namespace, "explain-401 --key-stdin").want(t, exitUsage, `--from must be an IP address, not ""`)

@@ -79,7 +79,7 @@ func TestOnboard(t *testing.T) {
 }
 
 // What a dry run prints is a manifest for Git: kubectl accepts it, and it makes the same objects.
-func TestOnboardADryRunIsAManifest(t *testing.T) {
+func TestOnboard_DryRun(t *testing.T) {
 	n := newTenant(t)
 	got := runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR", "--dry-run=server", "-o", "yaml").want(t, exitDone)
 	if want := `apiVersion: merchant-operator.io/v1alpha1
@@ -139,7 +139,8 @@ func TestIssue_Permissions(t *testing.T) {
 	}
 }
 
-func TestKeysAreIssuedRotatedAndDisabled(t *testing.T) {
+// Keys are issued, rotated and disabled.
+func TestKeys(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
 	first := run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, exitDone)
@@ -178,7 +179,8 @@ func TestKeysAreIssuedRotatedAndDisabled(t *testing.T) {
 	}
 }
 
-func TestRotateRefusesWhatItsTriggerDoesNotRotate(t *testing.T) {
+// A key that its trigger does not rotate is refused.
+func TestRotate_TriggerRotatesNothing(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
 	n.Unissued("console", "acme")
@@ -213,7 +215,8 @@ func TestRotateRefusesWhatItsTriggerDoesNotRotate(t *testing.T) {
 	}
 }
 
-func TestRevealSaysWhatToDoWithoutASecret(t *testing.T) {
+// Without a Secret, reveal prints what to do.
+func TestReveal_NoSecret(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
 	key, plaintext := n.ApiKey("till", "acme")
@@ -337,7 +340,7 @@ func TestRotate_MerchantSuspended(t *testing.T) {
 	}
 }
 
-func TestWrittenObjectsHaveFormats(t *testing.T) {
+func TestKeys_Output(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
 	if got := run(t, n.Namespace, "keys issue till --merchant acme -o name").want(t, exitDone); got.out != "apikey.merchant-operator.io/till\n" {

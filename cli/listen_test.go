@@ -195,7 +195,7 @@ func (l *listening) prints(want ...string) {
 }
 
 // Events are printed once, in order, across a restart.
-func TestListen_GoesOnAfterARestart(t *testing.T) {
+func TestListen_Restart(t *testing.T) {
 	f, state := newFakeFeed(t), t.TempDir()
 	f.add(2)
 	first := f.listen(state)
@@ -466,7 +466,7 @@ func TestListen_LostEvents(t *testing.T) {
 }
 
 // What only a person can change ends it at once.
-func TestListen_EndsIfOnlyAPersonCanHelp(t *testing.T) {
+func TestListen_PermanentError(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
 		says   string
@@ -504,7 +504,7 @@ func TestDescribeEvent(t *testing.T) {
 }
 
 // A developer without a tunnel gets what the merchant's webhook gets, byte for byte, also after the key was rotated.
-func TestListen_ToARealFeed(t *testing.T) {
+func TestListen_RealFeed(t *testing.T) {
 	deployed, local := newHook(t), newHook(t)
 	s := newSale(t, func(m *v1alpha1.Merchant) {
 		m.Spec.Webhook = &v1alpha1.Webhook{URL: deployed.url, Events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted, v1alpha1.EventSessionFailed}}

@@ -173,7 +173,7 @@ FAILED      1001 JPY    1 session
 }
 
 // A day of which the API has deleted a part is no export, and its table ends with an error.
-func TestPayments_OfADayThatIsNotWhole(t *testing.T) {
+func TestPayments_IncompleteDay(t *testing.T) {
 	const midday = `,"completeFrom":1795172400000}`
 	f := newFakeLedger(t, endedOn(closing, 4)...)
 	text, err := json.Marshal(f.ended[:3])
@@ -355,7 +355,7 @@ func TestPayments_KeyWithThePermission(t *testing.T) {
 }
 
 // The day of a shop, from the real API: each end once, sums to the cent, with the key from the Secret.
-func TestPayments_OfARealDay(t *testing.T) {
+func TestPayments_RealDay(t *testing.T) {
 	s := newSale(t, func(m *v1alpha1.Merchant) { m.Spec.Currency, m.Spec.TimeZone = "EUR", "Pacific/Kiritimati" })
 	want := map[string]string{}
 	total := 0

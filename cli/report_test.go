@@ -21,7 +21,7 @@ import (
 )
 
 // Nothing in the report is a secret of this run, in any of its usual forms, wherever a person has put it.
-func TestTheReportHasNoSecret(t *testing.T) {
+func TestReport_NoSecret(t *testing.T) {
 	n := newTenant(t)
 	secrets := map[string]string{"of a person": "ann@shops.example", "in a URL": "t0ken-in-url", "password": "hunter2", "a person's name": "Ann Example"}
 	merchant := n.Merchant("acme", func(m *v1alpha1.Merchant) {

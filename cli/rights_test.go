@@ -70,7 +70,7 @@ var rights = []struct {
 var missing = regexp.MustCompile(`(?s)may not \S+ \S+ in namespace (\S+)\nAdd this rule to [^\n]*:\n(- .*)`)
 
 // A person without rights follows what a command prints until it works. It never asks for more than the page says.
-func TestACommandNeedsItsDocumentedRightsOnly(t *testing.T) {
+func TestRights(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
 	_, till := n.ApiKey("till", "acme")
@@ -150,7 +150,7 @@ func dispatcherPodIn(t *testing.T, namespace string) {
 }
 
 // What cannot be read is left out of a report, which says so.
-func TestReportWithoutRights(t *testing.T) {
+func TestReport_NoRights(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
 	n.ApiKey("till", "acme")

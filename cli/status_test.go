@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-func TestStatusOfAMerchant(t *testing.T) {
+func TestStatus_Merchant(t *testing.T) {
 	n := newTenant(t)
 	merchant := n.Merchant("acme", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"}
@@ -56,7 +56,7 @@ func TestStatusOfAMerchant(t *testing.T) {
 	})
 }
 
-func TestStatusOfAllMerchants(t *testing.T) {
+func TestStatus_AllMerchants(t *testing.T) {
 	n := newTenant(t)
 	if got := run(t, n.Namespace, "status").want(t, exitDone, "No merchants in namespace "+n.Namespace); got.out != "" {
 		t.Errorf("stdout: %s", got.out)
@@ -209,7 +209,7 @@ func TestStatus_One(t *testing.T) {
 }
 
 // What only a key's own list refuses is said of the key: no change of the merchant's list would allow it.
-func TestStatus_ListOfAKeyRefuses(t *testing.T) {
+func TestStatus_KeyAllowlistRefuses(t *testing.T) {
 	now := time.Now()
 	key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Name: "till-1", UID: "till"}}
 	key.Status.KeyID = published.ID(key.UID)
@@ -231,7 +231,7 @@ func TestStatus_ListOfAKeyRefuses(t *testing.T) {
 	}
 }
 
-func TestStatusShowsWhatTheAllowlistRefuses(t *testing.T) {
+func TestStatus_RefusedAddresses(t *testing.T) {
 	now := time.Now()
 	merchant := &v1alpha1.Merchant{}
 	merchant.Spec.IPAllowlist, merchant.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport

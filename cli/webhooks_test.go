@@ -88,7 +88,7 @@ func TestWebhooks(t *testing.T) {
 }
 
 // A pod runs only in a real cluster; which one is asked is decided here.
-func TestADispatchersPodIsFound(t *testing.T) {
+func TestDispatcherPod(t *testing.T) {
 	n := newTenant(t)
 	namespace := kubetest.Namespace(t, installation.Environment.Config, "system-")
 	list := "webhooks dead-letters --system-namespace " + namespace

@@ -18,7 +18,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-func TestStripKeepsWhatTheOperatorReads(t *testing.T) {
+// Strip keeps what the operator reads.
+func TestStrip(t *testing.T) {
 	secret := func() *metav1.PartialObjectMetadata {
 		secret := tenantsecret.Metadata()
 		secret.ObjectMeta = metav1.ObjectMeta{
@@ -53,7 +54,7 @@ func TestStripKeepsWhatTheOperatorReads(t *testing.T) {
 	}
 }
 
-func TestStripSharesWhatMostApiKeysHave(t *testing.T) {
+func TestStrip_SharesEqualValues(t *testing.T) {
 	decoded := func() *v1alpha1.ApiKey {
 		apiKey := &v1alpha1.ApiKey{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "merchant-operator.io/v1alpha1", Kind: "ApiKey"},
@@ -189,7 +190,7 @@ func heldBytes(value reflect.Value) int {
 // 2,000 objects with 250 KB of annotations each, changed 20 times, cost no more memory than the same
 // objects without any. As in an informer, the transform sees each version before the store does, and
 // the store is the informer's. The heap is counted after a collection, while the store is in use.
-func TestWhatTenantsWriteIntoMetadataCostsNoMemory(t *testing.T) {
+func TestCache_TenantMetadata(t *testing.T) {
 	const changes, limit = 20, 64 << 20
 	manifest := strings.Repeat("x", 250<<10)
 	bare := heapOf(t, 1, func(client.Object, string) {})

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestRun_InvalidOptions(t *testing.T) {
 	for desc, test := range map[string]struct {
 		edit func(*Options)
 		want string
@@ -33,7 +33,8 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-func TestALeaderOutsideAPodNeedsANamespaceForItsLease(t *testing.T) {
+// A leader outside a pod needs a namespace for its lease.
+func TestRun_NoLeaseNamespace(t *testing.T) {
 	options := DefaultOptions()
 	if err := options.checkLease("/nowhere"); err == nil || !strings.Contains(err.Error(), "set --leader-election-namespace, or --leader-elect=false") {
 		t.Errorf("outside of a pod: %v", err)
@@ -47,7 +48,7 @@ func TestALeaderOutsideAPodNeedsANamespaceForItsLease(t *testing.T) {
 	}
 }
 
-func TestAKubeconfigThatIsNotThereIsSaidSo(t *testing.T) {
+func TestRun_NoKubeconfig(t *testing.T) {
 	options := DefaultOptions()
 	options.Kubeconfig = t.TempDir() + "/missing"
 	if err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), "load the kubeconfig") {

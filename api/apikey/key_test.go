@@ -23,7 +23,7 @@ const known = "mk_live_abcdefgh2345_0123456789ABCDEFGHIJKLMNOPQRSTUV2EHy8w"
 // knownTest is the same with the label of a test key.
 const knownTest = "mk_test_abcdefgh2345_0123456789ABCDEFGHIJKLMNOPQRSTUV45h5dk"
 
-func TestParseReadsAKnownTestKey(t *testing.T) {
+func TestParse_KnownTestKey(t *testing.T) {
 	key, err := apikey.Parse(knownTest)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestParseReadsAKnownTestKey(t *testing.T) {
 }
 
 // The checksum covers the label: a test key cannot be written as a live one.
-func TestAnotherLabelIsNoticed(t *testing.T) {
+func TestParse_AnotherLabel(t *testing.T) {
 	for _, s := range []string{"mk_live_" + knownTest[8:], "mk_test_" + known[8:]} {
 		if _, err := apikey.Parse(s); err == nil {
 			t.Errorf("parsed a key with another label: %s…", s[:8])
@@ -51,7 +51,7 @@ func TestAnotherLabelIsNoticed(t *testing.T) {
 	}
 }
 
-func TestParseReadsAKnownKey(t *testing.T) {
+func TestParse_KnownKey(t *testing.T) {
 	key, err := apikey.Parse(known)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestParseReadsAKnownKey(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParse_Malformed(t *testing.T) {
 	for name, s := range map[string]string{
 		"nothing":                   "",
 		"another label":             "sk_live_" + known[8:],
@@ -111,7 +111,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatIsNoKeyID(t *testing.T) {
+func TestNew_InvalidKeyID(t *testing.T) {
 	for _, id := range []string{"", "abc", "abcdefgh23456", "ABCDEFGH2345", "abcdefgh2340", "abcdefgh234_", "abcdefgh23é"} {
 		if _, err := apikey.New(id); err == nil {
 			t.Errorf("New(%q) made a key", id)
@@ -119,7 +119,8 @@ func TestNewRefusesWhatIsNoKeyID(t *testing.T) {
 	}
 }
 
-func TestGeneratedKeysParse(t *testing.T) {
+// Generated keys parse.
+func TestNew_Parses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "id")
 		generate, isTest := apikey.New, rapid.Bool().Draw(t, "test")
@@ -146,7 +147,8 @@ func TestGeneratedKeysParse(t *testing.T) {
 	})
 }
 
-func TestAnyChangedCharacterIsNoticed(t *testing.T) {
+// Any changed character is noticed.
+func TestParse_AnyChangedCharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		made, err := apikey.New(keyID)
 		if err != nil {
@@ -165,7 +167,7 @@ func TestAnyChangedCharacterIsNoticed(t *testing.T) {
 	})
 }
 
-func TestSecretsAreUniform(t *testing.T) {
+func TestNew_UniformSecrets(t *testing.T) {
 	const keys, secret, alphabet = 4000, 32, 62
 	counts := map[byte]int{}
 	seen := map[string]bool{}
@@ -244,7 +246,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestDigestIsSHA256(t *testing.T) {
+func TestNewDigest_SHA256(t *testing.T) {
 	// FIPS 180-2, appendix B.1.
 	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	if got := apikey.DigestOf("abc").Hex(); got != abc {
@@ -253,7 +255,7 @@ func TestDigestIsSHA256(t *testing.T) {
 }
 
 // A caller presents as much as fits into a header.
-func TestDigestOfAnyLength(t *testing.T) {
+func TestNewDigest_AnyLength(t *testing.T) {
 	for length := range 2 * apikey.MaxLength {
 		presented := strings.Repeat("k", length)
 		if apikey.DigestOf(presented) != sha256.Sum256([]byte(presented)) {
@@ -288,7 +290,7 @@ func TestParseDigest(t *testing.T) {
 	}
 }
 
-func TestDigestsSurviveTheirTextForm(t *testing.T) {
+func TestDigest_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		digest := apikey.DigestOf(rapid.String().Draw(t, "presented"))
 		text, err := json.Marshal(digest)
@@ -305,7 +307,7 @@ func TestDigestsSurviveTheirTextForm(t *testing.T) {
 	})
 }
 
-func TestDigestsOfDifferentStringsDiffer(t *testing.T) {
+func TestDigest_Equal(t *testing.T) {
 	one, other := apikey.DigestOf("one"), apikey.DigestOf("other")
 	if one.Equal(other) || !one.Equal(one) {
 		t.Error("Equal does not compare")
@@ -315,7 +317,8 @@ func TestDigestsOfDifferentStringsDiffer(t *testing.T) {
 	}
 }
 
-func TestABadTextLeavesTheDigestAsItWas(t *testing.T) {
+// A bad text leaves the digest as it was.
+func TestDigest_UnmarshalBadText(t *testing.T) {
 	digest := apikey.DigestOf("one")
 	if err := digest.UnmarshalText([]byte(strings.Repeat("0", 63) + "g")); err == nil {
 		t.Fatal("a bad text was read")
@@ -332,7 +335,8 @@ type holder struct {
 	key    apikey.Key
 }
 
-func TestKeysAndDigestsDoNotLeakWhenPrinted(t *testing.T) {
+// Keys and digests do not leak when they are printed.
+func TestLeak_Printed(t *testing.T) {
 	key, digest := knownKey(t)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%c", "%U", "% x", "%10.80s"} {
 		for name, value := range map[string]any{
@@ -347,7 +351,8 @@ func TestKeysAndDigestsDoNotLeakWhenPrinted(t *testing.T) {
 	assertNoLeak(t, "a wrapping error", errors.Join(fmt.Errorf("with %v and %v", key, digest)).Error())
 }
 
-func TestKeysAndDigestsDoNotLeakWhenLogged(t *testing.T) {
+// Keys and digests do not leak when they are logged.
+func TestLeak_Logged(t *testing.T) {
 	key, digest := knownKey(t)
 	var out bytes.Buffer
 	options := &slog.HandlerOptions{AddSource: true, Level: slog.LevelDebug}
@@ -365,7 +370,8 @@ func TestKeysAndDigestsDoNotLeakWhenLogged(t *testing.T) {
 	assertNoLeak(t, "slog", out.String())
 }
 
-func TestKeysDoNotLeakWhenEncoded(t *testing.T) {
+// Keys do not leak when they are encoded.
+func TestLeak_Encoded(t *testing.T) {
 	key, _ := knownKey(t)
 	for name, value := range map[string]any{"key": key, "pointer": &key, "map": map[string]apikey.Key{"key": key}} {
 		text, err := json.Marshal(value)
@@ -376,14 +382,14 @@ func TestKeysDoNotLeakWhenEncoded(t *testing.T) {
 	}
 }
 
-func TestPrintingShowsThePrefix(t *testing.T) {
+func TestKey_PrintsItsPrefix(t *testing.T) {
 	key, _ := knownKey(t)
 	if got, want := fmt.Sprint(key), key.Prefix()+"…"; got != want {
 		t.Errorf("a key prints as %q, want %q", got, want)
 	}
 }
 
-func TestTheZeroKeyIsNoKey(t *testing.T) {
+func TestKey_Zero(t *testing.T) {
 	var key apikey.Key
 	if key.Reveal() != "" || key.ID() != "" || key.Prefix() != "" || fmt.Sprint(key) != "no key" {
 		t.Errorf("the zero Key reads %q, %q, %q, %v", key.Reveal(), key.ID(), key.Prefix(), key)

@@ -20,7 +20,7 @@ func digestClaim() published.DigestClaim {
 	}
 }
 
-func TestDigestClaimKeepsItsWireFormat(t *testing.T) {
+func TestDigestClaim_WireFormat(t *testing.T) {
 	secret, err := published.EncodeDigestClaim(credentials, digestClaim())
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestDigestClaimKeepsItsWireFormat(t *testing.T) {
 	}
 }
 
-func TestDigestClaimsRoundTrip(t *testing.T) {
+func TestDigestClaim_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := published.DigestClaim{
 			Version:   1,
@@ -69,7 +69,7 @@ func TestDigestClaimsRoundTrip(t *testing.T) {
 	})
 }
 
-func TestDecodeDigestClaimRefuses(t *testing.T) {
+func TestDecodeDigestClaim_Invalid(t *testing.T) {
 	for desc, change := range map[string]set{
 		"a missing version":          {"version", nil},
 		"a newer version":            {"version", 2},

@@ -242,7 +242,7 @@ func TestRestrictKey(t *testing.T) {
 
 // What an operator of a later version has revoked, this version never takes back: it does not know why. Nor does it say that the
 // revocation is its own, because then another operator of this version would.
-func TestRevoke_OfALaterOperator(t *testing.T) {
+func TestRevoke_ByALaterOperator(t *testing.T) {
 	for name, by := range map[string]string{"it says so": `, "revokedBy": 2`, "it says nothing": "", "it says nonsense": `, "revokedBy": -1`} {
 		t.Run(name, func(t *testing.T) {
 			for _, revoked := range []bool{true, false} {
@@ -291,7 +291,7 @@ func wantEdited(t *testing.T, before, after []byte, fields map[string]any) {
 }
 
 // What this version writes has the envelope too.
-func TestEnvelope_OfThisVersion(t *testing.T) {
+func TestEnvelope_ThisVersion(t *testing.T) {
 	record := keyRecord()
 	secret := must(published.EncodeKey(credentials, record))(t)
 	got, err := published.DecodeKeyEnvelope(secret)

@@ -99,7 +99,7 @@ func accepts(accepted []published.Accepted, digest apikey.Digest, now time.Time)
 }
 
 // What was accepted once and is over by a later look must be over for whoever kept the list as well.
-func TestAcceptsHasTheEnds(t *testing.T) {
+func TestAccepts_Ends(t *testing.T) {
 	record := keyRecord()
 	list := record.Accepts()
 	for _, now := range []time.Time{issued, issued.Add(24*time.Hour - 1), issued.Add(24 * time.Hour), issued.AddDate(1, 0, 0)} {
@@ -178,7 +178,7 @@ func TestRotated(t *testing.T) {
 
 // Replicas order what they know of a key by when it was created, so a clock that is behind must not
 // make a newer key look older.
-func TestRotatedRaisesTheTimeOfCreation(t *testing.T) {
+func TestRotated_CreatedAtRises(t *testing.T) {
 	for desc, tc := range map[string]struct{ next, want time.Time }{
 		"a later time":            {issued.Add(time.Second), issued.Add(time.Second)},
 		"a millisecond later":     {issued.Add(time.Millisecond), issued.Add(time.Millisecond)},
@@ -194,7 +194,7 @@ func TestRotatedRaisesTheTimeOfCreation(t *testing.T) {
 	}
 }
 
-func TestRotatedIsNotSuperseded(t *testing.T) {
+func TestRotated_NotSuperseded(t *testing.T) {
 	record := keyRecord()
 	record.Superseded = true
 	next := published.Current{Digest: apikey.DigestOf("next"), CreatedAt: issued.Add(time.Hour)}
@@ -203,7 +203,8 @@ func TestRotatedIsNotSuperseded(t *testing.T) {
 	}
 }
 
-func TestRotatedKeepsTheNewestPrevious(t *testing.T) {
+// The newest previous keys are kept.
+func TestRotated_TooManyPrevious(t *testing.T) {
 	record, now := keyRecord(), issued
 	record.Previous = nil
 	var digests []apikey.Digest
@@ -250,7 +251,7 @@ func TestPreviousAt(t *testing.T) {
 }
 
 // Whatever the order of rotations, a rotation over HTTP leaves one live key: the one just issued.
-func TestARotationWithoutOverlapLeavesOneKey(t *testing.T) {
+func TestRotated_NoOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		record, now := keyRecord(), issued
 		old := []apikey.Digest{record.Current.Digest, record.Previous[0].Digest}
@@ -286,7 +287,7 @@ func TestARotationWithoutOverlapLeavesOneKey(t *testing.T) {
 	})
 }
 
-func TestRevisionsRise(t *testing.T) {
+func TestRevision_Rises(t *testing.T) {
 	record := keyRecord()
 	if got, want := record.NextRevision(issued.Add(time.Second)), issued.Add(time.Second).UnixMilli(); got != want {
 		t.Errorf("a change a second later has revision %d, want %d", got, want)

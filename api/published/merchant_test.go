@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestNewMerchantRecordCarriesTheWholeSpec(t *testing.T) {
+func TestNewMerchantRecord_WholeSpec(t *testing.T) {
 	want := merchantRecord()
 	want.MerchantID = "45tolpnyxhz4"
 	got := published.NewMerchantRecord(&v1alpha1.Merchant{

@@ -11,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-func TestIDIsFixedForever(t *testing.T) {
+func TestID_IsFixedForever(t *testing.T) {
 	// Computed with another SHA-256 and base32: an id that changes orphans every published object.
 	for uid, want := range map[types.UID]string{
 		"5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1": "45tolpnyxhz4",
@@ -42,7 +42,7 @@ func TestTombstoneSubject(t *testing.T) {
 	}
 }
 
-func TestAnIDIsAKeyID(t *testing.T) {
+func TestID_IsAKeyID(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := published.ID(types.UID(rapid.String().Draw(t, "uid")))
 		key, err := apikey.New(id)
@@ -68,7 +68,7 @@ func TestNames(t *testing.T) {
 }
 
 // A newer record may have any shape, and is distinguished from a broken one.
-func TestANewerVersionIsDistinguished(t *testing.T) {
+func TestDecode_NewerVersion(t *testing.T) {
 	key := must(published.EncodeKey(credentials, keyRecord()))(t)
 	webhook := must(published.EncodeWebhook(credentials, webhookRecord()))(t)
 	claim := must(published.EncodeDigestClaim(credentials, digestClaim()))(t)

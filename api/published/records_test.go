@@ -23,7 +23,7 @@ import (
 // The golden files are what running programs have written. When one of these tests fails, replicas
 // of the version before could misread the new records: keep the format, or raise the version.
 
-func TestKeyRecordKeepsItsWireFormat(t *testing.T) {
+func TestKeyRecord_WireFormat(t *testing.T) {
 	golden := readGolden(t, "record.json")
 	secret, err := published.EncodeKey(credentials, keyRecord())
 	if err != nil {
@@ -50,7 +50,7 @@ func TestKeyRecordKeepsItsWireFormat(t *testing.T) {
 	}
 }
 
-func TestMerchantRecordKeepsItsWireFormat(t *testing.T) {
+func TestMerchantRecord_WireFormat(t *testing.T) {
 	golden := readGolden(t, "merchant.json")
 	configMap, err := published.EncodeMerchant(credentials, merchantRecord())
 	if err != nil {
@@ -76,7 +76,7 @@ func TestMerchantRecordKeepsItsWireFormat(t *testing.T) {
 	}
 }
 
-func TestWebhookRecordKeepsItsWireFormat(t *testing.T) {
+func TestWebhookRecord_WireFormat(t *testing.T) {
 	golden := readGolden(t, "webhook.json")
 	secret, err := published.EncodeWebhook(credentials, webhookRecord())
 	if err != nil {
@@ -104,7 +104,7 @@ func TestWebhookRecordKeepsItsWireFormat(t *testing.T) {
 }
 
 // A record of an operator that did not write the Merchant's UID yet is still that merchant's.
-func TestMerchantRecordWithoutUID(t *testing.T) {
+func TestMerchantRecord_NoUID(t *testing.T) {
 	configMap, err := published.EncodeMerchant(credentials, merchantRecord())
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func readGolden(t *testing.T, name string) []byte {
 	return compact.Bytes()
 }
 
-func TestKeyRecordsRoundTrip(t *testing.T) {
+func TestKeyRecord_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		record := drawKeyRecord(t)
 		secret, err := published.EncodeKey(credentials, record)
@@ -152,7 +152,7 @@ func TestKeyRecordsRoundTrip(t *testing.T) {
 	})
 }
 
-func TestMerchantRecordsRoundTrip(t *testing.T) {
+func TestMerchantRecord_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		record := drawMerchantRecord(t)
 		configMap, err := published.EncodeMerchant(credentials, record)
@@ -169,7 +169,7 @@ func TestMerchantRecordsRoundTrip(t *testing.T) {
 	})
 }
 
-func TestWebhookRecordsRoundTrip(t *testing.T) {
+func TestWebhookRecord_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		record := drawWebhookRecord(t)
 		secret, err := published.EncodeWebhook(credentials, record)
@@ -272,7 +272,7 @@ func drawMerchantRecord(t *rapid.T) published.MerchantRecord {
 	return record
 }
 
-func TestDecodeKeyRefusesAForeignSecret(t *testing.T) {
+func TestDecodeKey_ForeignSecret(t *testing.T) {
 	for desc, mutate := range map[string]func(*corev1.Secret){
 		"another name":       func(s *corev1.Secret) { s.Name = "key-zzzzzzzz2345" },
 		"no type":            func(s *corev1.Secret) { s.Type = "" },
@@ -300,7 +300,7 @@ func TestDecodeKeyRefusesAForeignSecret(t *testing.T) {
 	}
 }
 
-func TestDecodeMerchantRefusesAForeignConfigMap(t *testing.T) {
+func TestDecodeMerchant_ForeignConfigMap(t *testing.T) {
 	for desc, mutate := range map[string]func(*corev1.ConfigMap){
 		"another name": func(c *corev1.ConfigMap) { c.Name = "merchant-zzzzzzzz2345" },
 		"no data":      func(c *corev1.ConfigMap) { c.Data = nil },
@@ -321,7 +321,8 @@ func TestDecodeMerchantRefusesAForeignConfigMap(t *testing.T) {
 	}
 }
 
-func TestDecodeIgnoresUnknownFields(t *testing.T) {
+// Unknown fields are ignored.
+func TestDecode_UnknownFields(t *testing.T) {
 	secret, err := published.EncodeKey(credentials, keyRecord())
 	if err != nil {
 		t.Fatal(err)
@@ -350,7 +351,8 @@ func TestDecodeIgnoresUnknownFields(t *testing.T) {
 	}
 }
 
-func TestDecodeReadsANewerCauseOfRotation(t *testing.T) {
+// A newer cause of a rotation is decoded: it is only shown.
+func TestDecodeKey_NewerCauseOfRotation(t *testing.T) {
 	record := keyRecord()
 	record.LastRotation.Cause = "Leak"
 	secret, err := published.EncodeKey(credentials, record)
@@ -362,7 +364,8 @@ func TestDecodeReadsANewerCauseOfRotation(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatAReaderWouldSkip(t *testing.T) {
+// What a reader would skip is not encoded.
+func TestEncode_Invalid(t *testing.T) {
 	key := keyRecord()
 	key.State = "On"
 	if _, err := published.EncodeKey(credentials, key); !errors.Is(err, published.ErrInvalid) {
@@ -380,7 +383,8 @@ func TestEncodeRefusesWhatAReaderWouldSkip(t *testing.T) {
 	}
 }
 
-func TestEncodeWritesThisVersion(t *testing.T) {
+// The version written is always this program's.
+func TestEncodeKey_Version(t *testing.T) {
 	record := keyRecord()
 	record.Version = 7
 	secret, err := published.EncodeKey(credentials, record)
@@ -401,7 +405,7 @@ type set struct {
 	value any
 }
 
-func TestDecodeKeyRefuses(t *testing.T) {
+func TestDecodeKey_Invalid(t *testing.T) {
 	for desc, change := range map[string]set{
 		"a missing version":             {"version", nil},
 		"a version of zero":             {"version", 0},
@@ -461,7 +465,7 @@ func TestDecodeKeyRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeMerchantRefuses(t *testing.T) {
+func TestDecodeMerchant_Invalid(t *testing.T) {
 	for desc, change := range map[string]set{
 		"a missing version":             {"version", nil},
 		"a newer version":               {"version", 2},
@@ -515,7 +519,7 @@ func TestDecodeMerchantRefuses(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheField(t *testing.T) {
+func TestDecode_ErrorNamesTheField(t *testing.T) {
 	for field, value := range map[string]any{
 		"source.name":       7,
 		"current.prefix":    []any{},

@@ -43,7 +43,7 @@ func TestParseSigningSecret(t *testing.T) {
 	}
 }
 
-func TestSigningSecretsKeepTheirBytes(t *testing.T) {
+func TestSigningSecret_Key(t *testing.T) {
 	secret := signingSecret(signingNow)
 	secret.Key()[0] = 0xff
 	if secret.Reveal() != signingNow {
@@ -64,7 +64,7 @@ type secretHolder struct {
 	secret published.SigningSecret
 }
 
-func TestSigningSecretsDoNotLeak(t *testing.T) {
+func TestSigningSecret_Leak(t *testing.T) {
 	secret, record := signingSecret(signingNow), webhookRecord()
 	values := map[string]any{
 		"secret": secret, "pointer": &secret, "list": []published.SigningSecret{secret},

@@ -21,7 +21,7 @@ func tombstone() published.Tombstone {
 	}
 }
 
-func TestTombstoneKeepsItsWireFormat(t *testing.T) {
+func TestTombstone_WireFormat(t *testing.T) {
 	configMap, err := published.EncodeTombstone(credentials, tombstone())
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestTombstoneKeepsItsWireFormat(t *testing.T) {
 	}
 }
 
-func TestTombstonesRoundTrip(t *testing.T) {
+func TestTombstone_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := published.Tombstone{
 			Version: 1,
@@ -75,7 +75,7 @@ func TestTombstonesRoundTrip(t *testing.T) {
 	})
 }
 
-func TestDecodeTombstoneRefuses(t *testing.T) {
+func TestDecodeTombstone_Invalid(t *testing.T) {
 	for desc, change := range map[string]set{
 		"a missing version":       {"version", nil},
 		"a newer version":         {"version", 2},

@@ -61,7 +61,7 @@ func TestSigningSecrets(t *testing.T) {
 }
 
 // A merchant has a day for each secret it was given, however often they are rotated: up to the bound.
-func TestARotatedSecretSignsForADay(t *testing.T) {
+func TestWebhookRecord_Rotated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		record, now := webhookRecord(), issued
 		record.Retired = nil
@@ -97,7 +97,7 @@ func TestARotatedSecretSignsForADay(t *testing.T) {
 	})
 }
 
-func TestDecodeWebhookRefuses(t *testing.T) {
+func TestDecodeWebhook_Invalid(t *testing.T) {
 	retired := func(n int) []any {
 		return slices.Repeat([]any{map[string]any{"secret": signingBefore, "validUntil": issued}}, n)
 	}
@@ -139,7 +139,7 @@ func TestDecodeWebhookRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeWebhookRefusesAForeignSecret(t *testing.T) {
+func TestDecodeWebhook_ForeignSecret(t *testing.T) {
 	for desc, mutate := range map[string]func(*corev1.Secret){
 		"another name":     func(s *corev1.Secret) { s.Name = "webhook-zzzzzzzz2345" },
 		"a key's type":     func(s *corev1.Secret) { s.Type = published.KeySecretType },

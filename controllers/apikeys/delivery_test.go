@@ -20,7 +20,7 @@ func retained(f facts, seconds int32) facts {
 	return f
 }
 
-func TestDeliveredSecrets(t *testing.T) {
+func TestDelivery(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		facts facts
 		edit  func(*facts)
@@ -105,7 +105,7 @@ func TestDeliveredSecrets(t *testing.T) {
 }
 
 // The operator issues no key that nobody would get, and replaces none that somebody has.
-func TestKeysThatAreNotDelivered(t *testing.T) {
+func TestDelivery_None(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		facts facts
 		edit  func(*facts)

@@ -14,7 +14,7 @@ import (
 )
 
 // A new key starts from a record that says all the spec says and has handled all it asks for.
-func TestTheRecordOfANewKey(t *testing.T) {
+func TestRecord_NewKey(t *testing.T) {
 	f := upToDate()
 	expires := metav1.NewTime(now.Add(time.Hour).In(time.FixedZone("", 3600)))
 	f.apiKey.Spec.State, f.apiKey.Spec.ExpiresAt, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, &expires, "b"
@@ -40,7 +40,7 @@ func TestTheRecordOfANewKey(t *testing.T) {
 	}
 }
 
-func TestTheFirstRecord(t *testing.T) {
+func TestRecord_First(t *testing.T) {
 	f := upToDate().lost().with()
 	f.apiKey.Status = v1alpha1.ApiKeyStatus{}
 	key := decide(f).newKey
@@ -58,7 +58,7 @@ func TestTheFirstRecord(t *testing.T) {
 }
 
 // The mode is that of the ApiKey, from the first record on, and its keys have the label of the mode.
-func TestTheModeOfARecord(t *testing.T) {
+func TestRecord_Mode(t *testing.T) {
 	f := upToDate().lost().with()
 	f.apiKey.Spec.Mode = v1alpha1.ModeTest
 	base := decide(f).newKey.base
@@ -195,7 +195,7 @@ func TestRecord_ReplacesARestoredOne(t *testing.T) {
 }
 
 // A repair touches nothing but what follows from the ApiKey.
-func TestRepairKeepsTheTruth(t *testing.T) {
+func TestRecord_Repair(t *testing.T) {
 	f := upToDate()
 	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now.Add(time.Hour)}}
 	want := *f.record
@@ -215,7 +215,7 @@ func TestRepairKeepsTheTruth(t *testing.T) {
 
 // A restored Secret gets a revision that it would not be taken for restored by again, whatever the
 // operator's clock says: else every pass would write.
-func TestARestoredRecordIsRevisedOnce(t *testing.T) {
+func TestRecord_RestoredIsRevisedOnce(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
 		f := upToDate()
 		f.published.CreationTimestamp = metav1.NewTime(now.Add(ahead))
@@ -230,7 +230,7 @@ func TestARestoredRecordIsRevisedOnce(t *testing.T) {
 	}
 }
 
-func TestAnOverlapEndsByItself(t *testing.T) {
+func TestRecord_OverlapEnds(t *testing.T) {
 	f := upToDate()
 	f.times.Check = 24 * time.Hour // only the ends matter here
 	first, second := now.Add(time.Minute), now.Add(time.Hour)

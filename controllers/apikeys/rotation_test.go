@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestTheScheduleSpreadsKeysOverATenth(t *testing.T) {
+// The schedule spreads keys over a tenth of the interval.
+func TestSchedule_Spread(t *testing.T) {
 	const every, keys, parts = 90 * 24 * time.Hour, 10000, 100
 	var share [parts]int
 	due := now.Add(every)
@@ -28,7 +29,7 @@ func TestTheScheduleSpreadsKeysOverATenth(t *testing.T) {
 }
 
 // Each rotation comes late by a while; the lateness must not move the following ones.
-func TestTheScheduleDoesNotDrift(t *testing.T) {
+func TestSchedule_Drift(t *testing.T) {
 	f := upToDate()
 	const every = 24 * time.Hour
 	f.apiKey.Spec.Rotation.EverySeconds = new(int32(every / time.Second))
@@ -42,7 +43,8 @@ func TestTheScheduleDoesNotDrift(t *testing.T) {
 	}
 }
 
-func TestAfterADowntimeThereIsOneRotation(t *testing.T) {
+// After a downtime there is one rotation.
+func TestSchedule_Downtime(t *testing.T) {
 	f := upToDate()
 	f.apiKey.Spec.Rotation.EverySeconds = new(int32(3600))
 	f.now = now.Add(100 * time.Hour)
@@ -55,7 +57,8 @@ func TestAfterADowntimeThereIsOneRotation(t *testing.T) {
 	}
 }
 
-func TestTheLongestScheduleDoesNotOverflow(t *testing.T) {
+// The longest schedule does not overflow.
+func TestSchedule_Longest(t *testing.T) {
 	f := upToDate()
 	f.apiKey.Spec.Rotation.EverySeconds = new(int32(315360000)) // ten years, the CRD's maximum
 	next, scheduled := nextRotation(f)

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 )
 
-func TestStatusIsRebuiltFromTheRecord(t *testing.T) {
+func TestStatus_RebuiltFromTheRecord(t *testing.T) {
 	f := upToDate()
 	f.apiKey.Status = v1alpha1.ApiKeyStatus{ObservedGeneration: -1}
 	f.record.LastRotation.Time = now.Add(-time.Hour).Add(700 * time.Millisecond)
@@ -81,7 +81,7 @@ func TestNextCheck(t *testing.T) {
 }
 
 // A pipeline applies in any order, so a missing Merchant is no failure at first.
-func TestAMissingMerchantIsWaitedForAWhile(t *testing.T) {
+func TestStatus_MerchantMissing(t *testing.T) {
 	f := upToDate()
 	f.merchantID, f.merchants = "", []string{"books", "tea"}
 	pass := func(after time.Duration) (conditions []string, message string) {
@@ -119,7 +119,7 @@ func TestAMissingMerchantIsWaitedForAWhile(t *testing.T) {
 }
 
 // The ten minutes count from when the Merchant is missed, not from a failure before.
-func TestAFailureDoesNotShortenTheWait(t *testing.T) {
+func TestNextCheck_AfterAFailure(t *testing.T) {
 	f := upToDate()
 	f.apiKey.Status = statusOf(f, conditions.Failed(errors.New("the API server is away")))
 	f.merchantID, f.now = "", now.Add(time.Hour)
@@ -131,7 +131,7 @@ func TestAFailureDoesNotShortenTheWait(t *testing.T) {
 }
 
 // What could not be read says nothing about the key.
-func TestAFailureToReadKeepsWhatWasReported(t *testing.T) {
+func TestStatus_ReadFails(t *testing.T) {
 	f := upToDate()
 	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), Prefix: "mk_live_o", ValidUntil: now.Add(time.Hour)}}
 	f.apiKey.Status = statusOf(f, decide(f).outcome)
@@ -150,7 +150,7 @@ func dropReady(all []metav1.Condition) []metav1.Condition {
 	})
 }
 
-func TestTheConditionsOfADelivery(t *testing.T) {
+func TestStatus_Delivered(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		facts  facts
 		edit   func(*facts)
@@ -189,7 +189,8 @@ func TestTheConditionsOfADelivery(t *testing.T) {
 	}
 }
 
-func TestKeyLostLastsUntilTheNextRotation(t *testing.T) {
+// KeyLost lasts until the next rotation.
+func TestStatus_KeyLost(t *testing.T) {
 	recovered := func(f facts) facts {
 		f.record.LastRotation.Cause = v1alpha1.RotationRecovery
 		return f
@@ -319,7 +320,7 @@ func expiring(f facts, after time.Duration) facts {
 }
 
 // A key that is refused is rotated and published like any other.
-func TestAKeyThatDoesNotWork(t *testing.T) {
+func TestStatus_KeyDoesNotWork(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		facts facts
 		edit  func(*facts)
@@ -358,7 +359,7 @@ func TestAKeyThatDoesNotWork(t *testing.T) {
 	}
 }
 
-func TestWhatIsUpcomingIsReported(t *testing.T) {
+func TestUpcoming(t *testing.T) {
 	const day = 24 * time.Hour
 	for desc, test := range map[string]struct {
 		expiresIn time.Duration // 0: never
@@ -401,7 +402,8 @@ func TestWhatIsUpcomingIsReported(t *testing.T) {
 	}
 }
 
-func TestUpcomingIsReportedInTimeAndTakenBack(t *testing.T) {
+// What is upcoming is reported in time, and taken back.
+func TestUpcoming_InTime(t *testing.T) {
 	f := upToDate()
 	f.apiKey.Spec.ExpiresAt = &metav1.Time{Time: now.Add(30 * 24 * time.Hour)}
 	if got, want := nextCheck(f, decide(f).outcome), 23*24*time.Hour; got != want {

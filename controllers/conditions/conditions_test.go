@@ -46,7 +46,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestConditionsKeepTheTimeOfTheirChange(t *testing.T) {
+// Conditions keep the time of their change.
+func TestConditions_TransitionTime(t *testing.T) {
 	first := Waiting("A", "a").Conditions(nil, 1, start)
 	original := append([]metav1.Condition(nil), first...)
 	second := Waiting("B", "b").Conditions(first, 2, start.Add(time.Hour))

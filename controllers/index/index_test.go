@@ -14,7 +14,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-func TestFindReturnsOnlyTheObjectWithThatText(t *testing.T) {
+// Find returns only the object with that text.
+func TestFind(t *testing.T) {
 	const keys = 1000 // some share a value
 	var objects []client.Object
 	byValue := map[string][]client.Object{}

@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 }
 
 // What the data plane would not understand is not written over what it does.
-func TestDecideRefusesWhatCannotBePublished(t *testing.T) {
+func TestDecide_Unpublishable(t *testing.T) {
 	m := merchant()
 	m.Spec.IPAllowlist = []v1alpha1.IPBlock{"everyone"}
 	if p, err := decide(facts{merchant: m, namespace: "credentials"}); err == nil || p.publish != nil {

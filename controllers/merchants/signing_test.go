@@ -154,7 +154,7 @@ func TestSigningSecret(t *testing.T) {
 	}
 }
 
-func TestARetiredSecretEnds(t *testing.T) {
+func TestSigningSecret_RetiredEnds(t *testing.T) {
 	f := upToDate(t)
 	old := f.record.Current.Secret
 	f.merchant.Spec.Webhook.RotationTrigger = "b"
@@ -195,7 +195,7 @@ func TestARetiredSecretEnds(t *testing.T) {
 	}
 }
 
-func TestStatusWebhookSecretName(t *testing.T) {
+func TestStatus_WebhookSecretName(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		edit func(*facts)
 		want string
@@ -213,7 +213,7 @@ func TestStatusWebhookSecretName(t *testing.T) {
 }
 
 // A status that holds nothing but what the dispatcher says has lost all that the operator said.
-func TestTheDispatchersConditionIsNotTheOperators(t *testing.T) {
+func TestStatus_DispatcherCondition(t *testing.T) {
 	m := merchant()
 	m.Status.Conditions = conditions.Ready("reported").Conditions(nil, 1, now)
 	m.Status.Conditions = append(m.Status.Conditions, m.Status.Conditions[0])

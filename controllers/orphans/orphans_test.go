@@ -124,7 +124,7 @@ func pass(t *testing.T, s Sweeper, object client.Object) {
 
 // After a rollback somebody deletes an ApiKey or a Merchant without its finalizer. Replicas follow the envelope of its record, so the key
 // would go on.
-func TestSweep_RecordOfTheNextVersion(t *testing.T) {
+func TestSweep_NextVersion(t *testing.T) {
 	for name, object := range map[string]client.Object{"key": laterKey(), "merchant": laterMerchant()} {
 		t.Run(name, func(t *testing.T) {
 			s, writes := newSweep(t, object)
@@ -140,7 +140,7 @@ func TestSweep_RecordOfTheNextVersion(t *testing.T) {
 }
 
 // A signing secret of the next version whose Merchant is gone opens nothing that could be revoked; it is remembered and deleted.
-func TestSweep_SigningSecretOfTheNextVersion(t *testing.T) {
+func TestSweep_SigningSecretNextVersion(t *testing.T) {
 	s, writes := newSweep(t, laterWebhook())
 	pass(t, s, laterWebhook())
 	if want := []string{"create tombstone", "delete"}; !slices.Equal(*writes, want) {
@@ -149,7 +149,7 @@ func TestSweep_SigningSecretOfTheNextVersion(t *testing.T) {
 }
 
 // A record whose source exists stays, and one that does not say its source.
-func TestSweep_RecordOfTheNextVersionThatIsNoOrphan(t *testing.T) {
+func TestSweep_NextVersionIsNoOrphan(t *testing.T) {
 	unknown := laterWebhook()
 	unknown.Data["webhook.json"] = []byte(strings.Replace(string(unknown.Data["webhook.json"]), `"name": "coffee",`, "", 1))
 	nameless := laterMerchant()
@@ -175,7 +175,7 @@ const credentials = "credentials"
 
 // Two controllers see a claim whose 90 days are over: one deletes it and its tombstone, the other looks whether it needs a tombstone.
 // However their steps interleave, no new tombstone is left.
-func TestAnExpiredClaimGetsNoSecondTombstone(t *testing.T) {
+func TestClaims_ExpiredGetsNoSecondTombstone(t *testing.T) {
 	ended := published.Tombstone{
 		Kind: published.TombstoneApiKey, ID: published.ID("uid"),
 		Source:  published.Source{Namespace: "shops", Name: "till", UID: "uid"},

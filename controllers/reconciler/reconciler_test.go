@@ -43,7 +43,8 @@ func TestLostRace(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatIsGoneIsNoFailure(t *testing.T) {
+// An object that is gone is no failure.
+func TestFailure_ObjectIsGone(t *testing.T) {
 	if result, err := Finish(fmt.Errorf("plan: %w", errGone)); err != nil || !result.IsZero() {
 		t.Errorf("Finish(errGone) = %+v, %v; want nothing to do", result, err)
 	}

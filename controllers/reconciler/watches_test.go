@@ -47,7 +47,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-func TestVersionsBehind(t *testing.T) {
+func TestVersions_Behind(t *testing.T) {
 	for desc, tc := range map[string]struct {
 		cached string
 		uid    types.UID
@@ -75,7 +75,7 @@ func TestVersionsBehind(t *testing.T) {
 }
 
 // Objects that were deleted after a write are never seen again, and must not be remembered for good.
-func TestVersionsForgets(t *testing.T) {
+func TestVersions_Forget(t *testing.T) {
 	var v versions
 	for i := range 10_000 {
 		v.wrote(types.UID(strconv.Itoa(i)), "10", start)

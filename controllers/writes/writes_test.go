@@ -18,7 +18,7 @@ const credentials = "credentials"
 var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 
 // The record of a newer version stays until the caller has written the tombstone, and opens nothing meanwhile.
-func TestDisableKey_RecordOfTheNextVersion(t *testing.T) {
+func TestDisableKey_NextVersion(t *testing.T) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: credentials, Name: published.KeyName("abcdefgh2345"), UID: "1"}, Type: published.KeySecretType,
 		Data: map[string][]byte{"record.json": []byte(`{
@@ -41,7 +41,7 @@ func TestDisableKey_RecordOfTheNextVersion(t *testing.T) {
 }
 
 // The same for a merchant.
-func TestCloseMerchant_RecordOfTheNextVersion(t *testing.T) {
+func TestCloseMerchant_NextVersion(t *testing.T) {
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: credentials, Name: published.MerchantName("merchant2345"), UID: "1"},
 		Data: map[string]string{"merchant.json": `{
