@@ -45,7 +45,7 @@ func TestUnauthorized_AnswersAreEqual(t *testing.T) {
 	expired := f.key("expired", acme, func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Second)) })
 	disabled := f.key("disabled", acme, func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
 	f.key("rotated", acme, func(r *published.KeyRecord) {
-		r.Previous = []published.Previous{{Digest: apikey.DigestOf(stale), ValidUntil: time.Now().Add(-time.Second)}}
+		r.Previous = []published.Previous{{Digest: apikey.NewDigest(stale), ValidUntil: time.Now().Add(-time.Second)}}
 	})
 	orphan := f.key("orphan", published.MerchantRecord{MerchantID: published.ID("nobody")})
 	undecodable := f.key("undecodable", acme)
@@ -85,7 +85,7 @@ func TestUnauthorized_AnswersAreEqual(t *testing.T) {
 		"a mistyped key":                         bearer(good[:30] + flip(good[30]) + good[31:]),
 		"a key in other case":                    bearer(strings.ToUpper(good)),
 		"a key never issued, of a good key's id": bearer(f.newKey(id(good)).Reveal()),
-		"a digest for a key":                     bearer(apikey.DigestOf(good).Hex()),
+		"a digest for a key":                     bearer(apikey.NewDigest(good).Hex()),
 		"an expired key":                         bearer(expired),
 		"a disabled key":                         bearer(disabled),
 		"a key past its overlap":                 bearer(stale),
@@ -142,7 +142,7 @@ func TestUnauthorized_Reasons(t *testing.T) {
 	good := f.key("good", acme)
 	claimed := strings.Repeat("c", 40)
 	claim := func(issued time.Time) func(*published.KeyRecord) {
-		digest := apikey.DigestOf(claimed)
+		digest := apikey.NewDigest(claimed)
 		return func(r *published.KeyRecord) {
 			r.Current, r.HandledDigest = published.Current{Digest: digest, CreatedAt: issued}, &digest
 		}
@@ -228,7 +228,7 @@ func TestKeyMadeElsewhere(t *testing.T) {
 	f := newFixture(t)
 	elsewhere := "made-elsewhere!" + strings.Repeat("~", 241)
 	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
-		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: time.Now().UTC()}
+		r.Current = published.Current{Digest: apikey.NewDigest(elsewhere), CreatedAt: time.Now().UTC()}
 	})
 	got := f.start().call(http.MethodGet, me, elsewhere, "").want(t, http.StatusOK)
 	if prefix := got.body["apiKey"].(map[string]any)["prefix"]; prefix != "" {

@@ -30,7 +30,7 @@ func TestReplicaClock_Ends(t *testing.T) {
 	}
 	replaced := func(key string, in time.Duration) func(*published.KeyRecord) {
 		return func(r *published.KeyRecord) {
-			r.Previous = []published.Previous{{Digest: apikey.DigestOf(key), ValidUntil: time.Now().Add(in).UTC()}}
+			r.Previous = []published.Previous{{Digest: apikey.NewDigest(key), ValidUntil: time.Now().Add(in).UTC()}}
 		}
 	}
 	const live, ended = "an-older-till-key-made-elsewhere-in-its-overlap", "an-older-till-key-made-elsewhere-after-its-overlap"

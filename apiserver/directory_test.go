@@ -372,11 +372,11 @@ func TestDirectory_StolenDigest(t *testing.T) {
 				key := f.key("victim-till", victim)
 				var r *replica
 				if atOnce {
-					steal(apikey.DigestOf(key))
+					steal(apikey.NewDigest(key))
 					r = f.start()
 				} else {
 					r = f.start()
-					steal(apikey.DigestOf(key))
+					steal(apikey.NewDigest(key))
 				}
 				mine := func() bool {
 					got := r.call(http.MethodGet, me, key, "")

@@ -429,7 +429,7 @@ func TestRotate_ReplacedKeyIsNotCounted(t *testing.T) {
 		func(r *published.KeyRecord) {
 			id = r.KeyID
 			replaced = f.newKey(id).Reveal()
-			r.Previous = []published.Previous{{Digest: apikey.DigestOf(replaced), ValidUntil: time.Now().Add(time.Hour).UTC()}}
+			r.Previous = []published.Previous{{Digest: apikey.NewDigest(replaced), ValidUntil: time.Now().Add(time.Hour).UTC()}}
 		})
 	console := f.issuer("console")
 	r := f.start()

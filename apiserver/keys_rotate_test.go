@@ -71,10 +71,10 @@ func TestRotate(t *testing.T) {
 func TestRotate_Record(t *testing.T) {
 	f := newFixture(t)
 	overlapping := f.newKey(published.ID("earlier")).Reveal()
-	handled := apikey.DigestOf("handled")
+	handled := apikey.NewDigest("handled")
 	old := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
 		r.Generation, r.HandledTrigger, r.HandledDigest = 7, "2026-11-21", &handled
-		r.Previous = []published.Previous{{Digest: apikey.DigestOf(overlapping), ValidUntil: time.Now().Add(time.Hour).UTC()}}
+		r.Previous = []published.Previous{{Digest: apikey.NewDigest(overlapping), ValidUntil: time.Now().Add(time.Hour).UTC()}}
 	})
 	before := f.keySecret(old)
 	before.Labels["team"], before.Annotations = "payments", map[string]string{"note": "kept"}
@@ -98,7 +98,7 @@ func TestRotate_Record(t *testing.T) {
 		t.Errorf("revision %d after %d", record.Revision, wantRecord.Revision)
 	}
 	wantRecord.Generation, wantRecord.Revision, wantRecord.Previous = 8, record.Revision, nil
-	wantRecord.Current = published.Current{Digest: apikey.DigestOf(fresh), Prefix: fresh[:25], CreatedAt: record.Current.CreatedAt}
+	wantRecord.Current = published.Current{Digest: apikey.NewDigest(fresh), Prefix: fresh[:25], CreatedAt: record.Current.CreatedAt}
 	wantRecord.LastRotation = published.RotationEvent{Time: record.Current.CreatedAt, Cause: v1alpha1.RotationAPI}
 	if diff := cmp.Diff(wantRecord, record); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
@@ -172,7 +172,7 @@ func TestRotate_KeyMadeElsewhere(t *testing.T) {
 	f := newFixture(t)
 	elsewhere := strings.Repeat("elsewhere", 5)
 	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
-		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: time.Now().UTC()}
+		r.Current = published.Current{Digest: apikey.NewDigest(elsewhere), CreatedAt: time.Now().UTC()}
 	})
 	r := f.start()
 	fresh := f.rotated(r, elsewhere)
@@ -218,7 +218,7 @@ func TestRotate_KeyInItsOverlap(t *testing.T) {
 	var replaced string
 	current := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
 		replaced = f.newKey(r.KeyID).Reveal()
-		r.Previous = []published.Previous{{Digest: apikey.DigestOf(replaced), ValidUntil: time.Now().Add(time.Hour).UTC()}}
+		r.Previous = []published.Previous{{Digest: apikey.NewDigest(replaced), ValidUntil: time.Now().Add(time.Hour).UTC()}}
 	})
 	r := f.start()
 	r.call(http.MethodPost, rotate, replaced, "").want(t, http.StatusUnauthorized)

@@ -276,7 +276,7 @@ func TestPermissions_RotationKeepsThem(t *testing.T) {
 	}
 	key := f.key("till", acme, narrow)
 	r := f.start()
-	id, _ := apikey.IDOf(key)
+	id, _ := apikey.ParseID(key)
 	byItself := f.rotated(r, key)
 	byConsole := f.issuedKey(r.issue(id, console, f.rotation(2, 0)).want(t, http.StatusOK))
 	var want published.KeyRecord
@@ -362,7 +362,7 @@ func TestKeyAllowlist(t *testing.T) {
 		key      string // whose list has blocked the address; empty: the merchant's
 	}{{open, keys["the list of the key"].key}, {some, ""}, {reporting, keys["a list that reports"].key}} {
 		merchant, block := test.merchant, "198.51.100.0/24"
-		if id, ok := apikey.IDOf(test.key); ok {
+		if id, ok := apikey.ParseID(test.key); ok {
 			block = allowlist.KeyBlock(netip.MustParseAddr(out), id)
 		}
 		eventually(t, "blocked addresses of "+merchant.Name+" are counted", func() bool {

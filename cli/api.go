@@ -96,7 +96,7 @@ func (f *apiFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*a
 	if err != nil {
 		return nil, err
 	}
-	a := &api{base: base, client: newAPIClient(), notify: func(news string) { fmt.Fprintln(p.ErrOut, news) }}
+	a := &api{base: base, client: newAPIClient(), notify: func(message string) { fmt.Fprintln(p.ErrOut, message) }}
 	wantID := ""
 	if f.ownKey() {
 		if a.key, err = f.readOwnKey(p); err != nil {
@@ -259,7 +259,7 @@ type api struct {
 	// readAgain reads the key again, which may have been rotated; nil: there is nowhere to read it from.
 	readAgain func(context.Context) (string, error)
 	// notify says why it waits, once for each problem.
-	notify func(news string)
+	notify func(message string)
 
 	merchant apiMerchant
 	livemode bool

@@ -242,7 +242,7 @@ func badWrites(before string) []struct{ args, want string } {
 	return []struct{ args, want string }{
 		{before + "--dry-run=client", "use server"}, {before + "--output=wide", `"wide" is not one of json, yaml, name`},
 		{before + "--timeout=-1s", "--timeout must not be negative"}, {before + "--timeout=soon", "--timeout must be a time such as"},
-		{before + "--reveal -o yaml", "--reveal prints nothing but the key"}, {before + "--reveal=maybe", "--reveal must be true or false"},
+		{before + "--reveal -o yaml", "--reveal prints only the key"}, {before + "--reveal=maybe", "--reveal must be true or false"},
 	}
 }
 

@@ -126,7 +126,7 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 			return e, err
 		}
 		principal, err = objects.Identify(presented, now)
-	} else if err := objects.readClaim(ctx, apikey.DigestOf(presented)); err != nil {
+	} else if err := objects.readClaim(ctx, apikey.NewDigest(presented)); err != nil {
 		return e, err
 	}
 	record := objects.records[principal.KeyID]
@@ -166,8 +166,8 @@ func (e *explanation) refuseAddress(owner, kind string, list allowlist.List) {
 
 // describe fills in whose key it is, as far as it is known.
 func (e *explanation) describe(presented string, record published.KeyRecord) {
-	if id, ok := apikey.IDOf(presented); ok {
-		e.KeyID, e.Prefix = id, apikey.PrefixOf(presented)
+	if id, ok := apikey.ParseID(presented); ok {
+		e.KeyID, e.Prefix = id, apikey.Prefix(presented)
 	}
 	if record.KeyID == "" {
 		return
@@ -193,7 +193,7 @@ func malformed(presented string) string {
 
 // explainKey explains why nothing accepts the string.
 func (e *explanation) explainKey(reason, presented string, objects *publishedObjects, record published.KeyRecord) {
-	id, _ := apikey.IDOf(presented)
+	id, _ := apikey.ParseID(presented)
 	tombstone, deleted := objects.deleted[id]
 	unreadable := objects.unreadable[id]
 	name, namespace := record.Source.Name, record.Source.Namespace
@@ -235,7 +235,7 @@ const timeFormat = "2006-01-02 15:04:05Z"
 // explainReplaced explains a key that is not the one in force.
 func (e *explanation) explainReplaced(presented string, record published.KeyRecord) {
 	next := fmt.Sprintf("Give the till the current key: kubectl merchant keys reveal %s -n %s", record.Source.Name, record.Source.Namespace)
-	digest := apikey.DigestOf(presented)
+	digest := apikey.NewDigest(presented)
 	former := slices.IndexFunc(record.Previous, func(previous published.Previous) bool { return previous.Digest.Equal(digest) })
 	rotated := record.LastRotation.Time.UTC().Format(timeFormat)
 	switch {

@@ -96,7 +96,7 @@ func (p *publisher) key(name, merchant string, change ...func(*published.KeyReco
 // external changes a record to that of an externally generated key.
 func external(plaintext string) func(*published.KeyRecord) {
 	return func(r *published.KeyRecord) {
-		r.Current = published.Current{Digest: apikey.DigestOf(plaintext), CreatedAt: r.Current.CreatedAt}
+		r.Current = published.Current{Digest: apikey.NewDigest(plaintext), CreatedAt: r.Current.CreatedAt}
 		r.HandledDigest = &r.Current.Digest
 	}
 }
@@ -133,13 +133,13 @@ func TestExplain401_AgreesWithTheAPI(t *testing.T) {
 		"with a space":                {good[:30] + " " + good[31:], anywhere, 401, "malformed", []string{"has spaces"}},
 		"cut":                         {good[:len(good)-1], anywhere, 401, "malformed", []string{"58 characters; a generated key has 59"}},
 		"wrong checksum":              {good[:30] + "_" + good[31:], anywhere, 401, "malformed", []string{"checksum", "mistyped"}},
-		"never issued":                {newKeyOf(t, "nobody"), anywhere, 401, "unknown", []string{"There is no such key", "never issued in this cluster"}},
+		"never issued":                {newForeignKey(t, "nobody"), anywhere, 401, "unknown", []string{"There is no such key", "never issued in this cluster"}},
 		"external, of nobody":         {strings.Repeat("n", 40), anywhere, 401, "unknown", []string{"no ApiKey has its SHA-256"}},
 		"external, claimed":           {strings.Repeat("c", 40), anywhere, 401, "unknown", []string{"claimed by the ApiKey shops/claimant"}},
 		"replaced":                    {p.key("replaced", "acme", p.rotatedAway(0, time.Now())), anywhere, 401, "rotated", []string{"was replaced", "cause Trigger", "keys reveal replaced -n shops"}},
 		"overlap over":                {p.key("over", "acme", p.rotatedAway(time.Minute, time.Now().Add(-time.Hour))), anywhere, 401, "rotated", []string{"its overlap ended at"}},
-		"not issued":                  {newKeyOf(t, "unissued"), anywhere, 401, "rotated", []string{"Nobody has a key of this ApiKey yet"}},
-		"not its key":                 {newKeyOf(t, "good"), anywhere, 401, "rotated", []string{"It is not the key of this ApiKey"}},
+		"not issued":                  {newForeignKey(t, "unissued"), anywhere, 401, "rotated", []string{"Nobody has a key of this ApiKey yet"}},
+		"not its key":                 {newForeignKey(t, "good"), anywhere, 401, "rotated", []string{"It is not the key of this ApiKey"}},
 		"restored":                    {p.key("restored", "acme", func(r *published.KeyRecord) { r.Superseded = true }), anywhere, 401, "rotated", []string{"restored from a backup"}},
 		"disabled":                    {p.key("disabled", "acme", func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }), anywhere, 401, "disabled", []string{"keys enable disabled -n shops"}},
 		"of the other mode":           {p.key("moded", "acme", func(r *published.KeyRecord) { r.Test = true }), anywhere, 401, "wrong_mode", []string{"is of another mode than the ApiKey"}},
@@ -148,15 +148,15 @@ func TestExplain401_AgreesWithTheAPI(t *testing.T) {
 		"address not allowed":         {p.key("out", "fenced"), anywhere, 401, "address_not_allowed", []string{"not on the allowlist", "198.51.100.0/24", "--trusted-proxies"}},
 		"address not on its own list": {p.key("own-list", "acme", func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"198.51.100.0/24"} }), anywhere, 401, "address_not_allowed", []string{"allowlist of the key: 198.51.100.0/24", "spec.ipAllowlist of the ApiKey"}},
 		"few permissions":             {p.key("reader", "acme", func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{"read"} }), anywhere, 200, "", []string{"ACCEPTED", "Its permissions are: read; other requests get 403"}},
-		"deleted":                     {newKeyOf(t, "deleted"), anywhere, 401, "unknown", []string{"The ApiKey was deleted at", "shops/deleted"}},
-		"unreadable":                  {newKeyOf(t, "broken"), anywhere, 401, "unknown", []string{"record of the key cannot be read"}},
+		"deleted":                     {newForeignKey(t, "deleted"), anywhere, 401, "unknown", []string{"The ApiKey was deleted at", "shops/deleted"}},
+		"unreadable":                  {newForeignKey(t, "broken"), anywhere, 401, "unknown", []string{"record of the key cannot be read"}},
 		"merchant suspended":          {p.key("paused-till", "paused"), anywhere, 403, "", []string{"is Suspended: its requests get 403"}},
 	}
 	p.key("external", "acme", external(strings.Repeat("x", 40)))
 	p.key("unissued", "acme", func(r *published.KeyRecord) { r.Current = published.Placeholder(r.Current.CreatedAt) })
 	p.create(published.EncodeTombstone(p.namespace, published.Tombstone{Kind: published.TombstoneApiKey, ID: published.ID("deleted"), Source: source("deleted"), EndedAt: time.Now()}))
 	p.create(published.EncodeDigestClaim(p.namespace, published.DigestClaim{
-		Digest: apikey.DigestOf(strings.Repeat("c", 40)), Source: source("claimant"), KeyID: published.ID("claimant"), ClaimedAt: time.Now(),
+		Digest: apikey.NewDigest(strings.Repeat("c", 40)), Source: source("claimant"), KeyID: published.ID("claimant"), ClaimedAt: time.Now(),
 	}))
 	p.create(brokenKey(t, p.namespace, secret))
 	// The last object is there: so are all before.
@@ -197,7 +197,7 @@ func (p *publisher) agree(presented, from string, status int, reason string, wor
 	if reason == "" {
 		return
 	}
-	id, _ := apikey.IDOf(presented)
+	id, _ := apikey.ParseID(presented)
 	logged := fmt.Sprintf(`"role":%q,"reason":%q,"keyID":%q,"clientAddress":%q`, p.namespace, reason, id, from)
 	await.Until(p.t, fixture.Patience, "the API logs "+logged, func() bool {
 		p.call(presented, from) // a line for each key id and address is at most one a second
@@ -224,7 +224,7 @@ func TestExplain401_DigestClaimedTwice(t *testing.T) {
 	p.agree(shared, anywhere, 200, "", "shops/first")
 }
 
-func newKeyOf(t *testing.T, uid types.UID) string {
+func newForeignKey(t *testing.T, uid types.UID) string {
 	t.Helper()
 	key, err := apikey.New(published.ID(uid))
 	if err != nil {

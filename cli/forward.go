@@ -22,7 +22,7 @@ type forwarder struct {
 	secret published.SigningSecret
 	now    func() time.Time
 	// notify says why it waits, once for each problem.
-	notify func(news string)
+	notify func(message string)
 	client *http.Client
 }
 

@@ -44,7 +44,7 @@ func (n tenant) apiKey(name string) v1alpha1.ApiKey {
 	return key
 }
 
-// eventuallyMe waits until the real API answers so: its watch takes a moment.
+// eventuallyMe waits until the real API answers so: its watch is asynchronous.
 func eventuallyMe(t *testing.T, n tenant, key string, want int) {
 	t.Helper()
 	n.Eventually("the API answers as expected", func() bool { return me(t, key, anywhere) == want })

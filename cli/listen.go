@@ -158,7 +158,7 @@ const (
 	forever = 100 * 365 * 24 * time.Hour
 )
 
-// read returns the next events, after a wait if there is none. It goes on by itself whenever the API can answer again.
+// read returns the next events, after a wait if there is none. It continues as soon as the API responds again.
 func (l *listener) read(ctx context.Context) (feedPage, error) {
 	wait := feedWait
 	for refusedSince := (time.Time{}); ; {

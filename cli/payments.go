@@ -177,7 +177,7 @@ func (p *plugin) listDay(ctx context.Context, a *api, flags *dayFlags, limit int
 		return err
 	}
 	if today := payments.DayAt(p.now(), a.zone); day.After(today) {
-		return usage("In "+a.zone.String()+" today is "+today.String()+".", "--day %s has not begun", day)
+		return usage("In "+a.zone.String()+" today is "+today.String()+".", "--day %s has not started", day)
 	}
 	report, err := a.readDay(ctx, day, flags.status.text, flags.out.format, limit)
 	incomplete, isIncomplete := errors.AsType[*incompleteError](err)

@@ -194,7 +194,7 @@ func TestPayments_IncompleteDay(t *testing.T) {
 
 func TestPaymentsList_FutureDay(t *testing.T) {
 	newFakeLedger(t)
-	run(t, "default", "payments list --key-env --day 2100-01-01").want(t, exitUsage, "--day 2100-01-01 has not begun", "In Europe/Berlin today is ")
+	run(t, "default", "payments list --key-env --day 2100-01-01").want(t, exitUsage, "--day 2100-01-01 has not started", "In Europe/Berlin today is ")
 }
 
 func TestPaymentsList_StatusAndEmptyDay(t *testing.T) {
@@ -410,7 +410,7 @@ func TestPayments_RealDay(t *testing.T) {
 	if text := piped.out + piped.problems + got.problems; strings.Contains(text, s.key) {
 		t.Error("the key is printed")
 	}
-	wrong := newKeyOf(t, "nobody")
+	wrong := newForeignKey(t, "nobody")
 	refused := runAs(t, "/nowhere", "default", wrong, "payments", "list", "--key-stdin").want(t, exitError, "401", "explain-401")
 	if strings.Contains(refused.problems, wrong) {
 		t.Error("the key is printed")

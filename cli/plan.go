@@ -484,7 +484,7 @@ func pruned[T any, P interface {
 	}
 }
 
-// keptByAnnotation reports whether the tool is told not to prune the object.
+// keptByAnnotation reports whether an annotation keeps the tool from pruning the object.
 func keptByAnnotation(live client.Object) bool {
 	annotations := live.GetAnnotations()
 	return annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled" || strings.Contains(annotations["argocd.argoproj.io/sync-options"], "Prune=false")

@@ -202,7 +202,7 @@ var planned = map[string]struct {
 	"only the overlap": {newKey: "{merchantRef: {name: acme}, rotation: {overlapSeconds: 0}}", happened: working},
 	"a schedule":       {newKey: "{merchantRef: {name: acme}, rotation: {everySeconds: 86400}}", effects: []string{"RotationScheduled note"}, happened: working},
 	"another digest": {
-		newKey:  "{merchantRef: {name: acme}, keyDigest: " + apikey.DigestOf("a key from a vault").Hex() + "}",
+		newKey:  "{merchantRef: {name: acme}, keyDigest: " + apikey.NewDigest("a key from a vault").Hex() + "}",
 		effects: []string{"KeyRotates ends", "SecretDeleted ends"}, happened: seen{http.StatusOK, 2, 1, false, false},
 	},
 	"disable": {newKey: "{merchantRef: {name: acme}, state: Disabled}", effects: []string{"KeyDisabled ends"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false}},
@@ -337,7 +337,7 @@ func or(text, otherwise string) string {
 // A digest that another ApiKey has is Stalled after the sync, as the plan says, and its owner's namespace may be another tenant's.
 func TestPlan_DigestOfAnother(t *testing.T) {
 	owner, g := newTenant(t), newGit(t)
-	digest := apikey.DigestOf("a till's key from a vault " + owner.Namespace).Hex()
+	digest := apikey.NewDigest("a till's key from a vault " + owner.Namespace).Hex()
 	owner.Merchant("acme")
 	first := &v1alpha1.ApiKey{Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "acme"}, KeyDigest: digest}}
 	first.Namespace, first.Name = owner.Namespace, "till"
@@ -355,7 +355,7 @@ func TestPlan_DigestOfAnother(t *testing.T) {
 	run(t, g.Namespace, "status acme").want(t, exitNotReady, "KeyDigestClaimed")
 }
 
-// A prune deletes what the tool manages, and not what a person made, or what it is told to keep.
+// A prune deletes what the tool manages, and not what a person made, or what an annotation keeps.
 func TestPlan_Prune(t *testing.T) {
 	g := newGit(t)
 	for _, key := range []string{"till", "kiosk", "kept"} {
@@ -371,7 +371,7 @@ func TestPlan_Prune(t *testing.T) {
 	}
 	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "0 to delete", "2 unchanged")
 	for _, args := range []string{"", " -A"} {
-		got := run(t, g.Namespace, "plan --prune -f "+g.dir+args).want(t, exitEnds, "- ApiKey "+g.Namespace+"/kiosk", "ENDS     The key gets 401 for good", "1 to delete")
+		got := run(t, g.Namespace, "plan --prune -f "+g.dir+args).want(t, exitEnds, "- ApiKey "+g.Namespace+"/kiosk", "ENDS     The key gets 401 permanently", "1 to delete")
 		if strings.Contains(got.out, "console") || strings.Contains(got.out, "/kept") {
 			t.Errorf("it deletes what the tool does not:\n%s", got.out)
 		}
@@ -550,7 +550,7 @@ func TestPlan_StrangeObjects(t *testing.T) {
 	run(t, g.Namespace, "plan -f "+g.dir+" -f "+g.dir).want(t, exitError, "is there twice")
 }
 
-// The plan writes nothing and reads no Secret, says the API server's own log. Its account may do nothing but dry runs.
+// The plan writes nothing and reads no Secret, by the API server's own log. Its account may do nothing but dry runs.
 func TestPlan_WritesNothing(t *testing.T) {
 	auditLog := must(kubetest.NewAuditLog(t.TempDir(), kubetest.AuditRequests))(t)
 	cluster := kubetest.Start(t, auditLog.Record)
@@ -569,7 +569,7 @@ func TestPlan_WritesNothing(t *testing.T) {
 		}
 	}
 	g.commit("Merchant", "acme", "{displayName: Acme Coffee, state: Suspended}")
-	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, keyDigest: "+apikey.DigestOf("a key from a vault").Hex()+"}")
+	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, keyDigest: "+apikey.NewDigest("a key from a vault").Hex()+"}")
 	g.commit("ApiKey", "new", till)
 	kubeconfig := planAccount(t, g, cluster)
 	runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir, "--prune").want(t, exitEnds, "1 to create, 2 to change, 1 to delete, 0 refused")
@@ -630,7 +630,7 @@ func planRequests(t *testing.T, auditLog *kubetest.AuditLog) map[string]int {
 	return requests
 }
 
-// The script of docs/examples/plan/workflow.yaml tells its three results apart.
+// The script of docs/examples/plan/workflow.yaml distinguishes its three results.
 func TestPlan_ExampleWorkflow(t *testing.T) {
 	var workflow struct {
 		Jobs map[string]struct {

@@ -48,7 +48,7 @@ const pageSize = 500
 // readFor reads what decides about a presented string. A generated key has a key id, so its record is read by name; of other strings
 // only the digest is known, so all records are read.
 func (o *publishedObjects) readFor(ctx context.Context, presented string) error {
-	if id, ok := apikey.IDOf(presented); ok {
+	if id, ok := apikey.ParseID(presented); ok {
 		if err := o.readKey(ctx, id); err != nil {
 			return err
 		}

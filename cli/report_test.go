@@ -32,7 +32,7 @@ func TestReport_NoSecret(t *testing.T) {
 	key, plaintext := n.ApiKey("till", "acme")
 	external := strings.Repeat("e", 40)
 	claimed := newApiKey("external", "acme", "", defaultOverlap)
-	claimed.Namespace, claimed.Spec.KeyDigest = n.Namespace, apikey.DigestOf(external).Hex()
+	claimed.Namespace, claimed.Spec.KeyDigest = n.Namespace, apikey.NewDigest(external).Hex()
 	if err := installation.Client.Create(t.Context(), claimed); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestReport_NoSecret(t *testing.T) {
 	}
 	report := run(t, n.Namespace, "report").want(t, exitDone)
 	for what, secret := range secrets {
-		digest := apikey.DigestOf(secret)
+		digest := apikey.NewDigest(secret)
 		for form, text := range map[string]string{
 			"as it is": secret, "in base64": base64.StdEncoding.EncodeToString([]byte(secret)), "its digest": digest.Hex(),
 			"its digest in base64": base64.StdEncoding.EncodeToString(digest[:]), "in hex": hex.EncodeToString([]byte(secret)),

@@ -76,7 +76,7 @@ func delivered(key *v1alpha1.ApiKey) error {
 	name := key.Namespace + "/" + key.Name
 	switch {
 	case key.Spec.KeyDigest != "":
-		return hinted("Ask whoever generated it.", "the key of %s is externally generated; the cluster has only its SHA-256", name)
+		return hinted("Ask the person who generated it.", "the key of %s is externally generated; the cluster has only its SHA-256", name)
 	case key.DeliverySecretName() == "":
 		return hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
 	}

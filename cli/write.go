@@ -48,7 +48,7 @@ func (w *writeFlags) connect(p *plugin) (*cluster, error) {
 	case w.timeout < 0:
 		return nil, usage("With 0s it does not wait.", "--timeout must not be negative")
 	case w.reveal && (w.dryRun.server || w.out.format != "" || w.timeout == 0):
-		return nil, usage("Leave out --reveal, or --dry-run, -o and --timeout=0s.", "--reveal prints nothing but the key, and waits for it")
+		return nil, usage("Leave out --reveal, or --dry-run, -o and --timeout=0s.", "--reveal prints only the key, and waits for it")
 	}
 	return p.connect()
 }

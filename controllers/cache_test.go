@@ -193,8 +193,8 @@ func heldBytes(value reflect.Value) int {
 func TestCache_TenantMetadata(t *testing.T) {
 	const changes, limit = 20, 64 << 20
 	manifest := strings.Repeat("x", 250<<10)
-	bare := heapOf(t, 1, func(client.Object, string) {})
-	annotated := heapOf(t, changes, func(object client.Object, version string) {
+	bare := measureHeap(t, 1, func(client.Object, string) {})
+	annotated := measureHeap(t, changes, func(object client.Object, version string) {
 		object.SetLabels(map[string]string{tenantsecret.Label: version})
 		object.SetAnnotations(map[string]string{
 			"kubectl.kubernetes.io/last-applied-configuration": version + manifest,
@@ -208,8 +208,8 @@ func TestCache_TenantMetadata(t *testing.T) {
 	}
 }
 
-// heapOf returns the live bytes that 1,000 Merchants and 1,000 ApiKeys take in an informer's store.
-func heapOf(t *testing.T, versions int, annotate func(object client.Object, version string)) uint64 {
+// measureHeap returns the live bytes that 1,000 Merchants and 1,000 ApiKeys take in an informer's store.
+func measureHeap(t *testing.T, versions int, annotate func(object client.Object, version string)) uint64 {
 	t.Helper()
 	before := liveHeap()
 	store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})

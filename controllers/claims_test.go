@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-var vaultDigest = apikey.DigestOf("a key from a vault, with 32 characters or more")
+var vaultDigest = apikey.NewDigest("a key from a vault, with 32 characters or more")
 
 // claim returns the claim to a digest; nil: there is none.
 func (f *fixture) claim(digest apikey.Digest) *published.DigestClaim {
@@ -37,11 +37,11 @@ func twoTenants() (f *fixture, as func(func())) {
 	f.stop()
 	home, other := f.namespace, f.newNamespace("rivals-")
 	f.startOperator(func(o *Options) { o.WatchNamespaces = []string{home, other} })
-	as = func(act func()) {
+	as = func(do func()) {
 		GinkgoHelper()
 		f.namespace = other
 		defer func() { f.namespace = home }()
-		act()
+		do()
 	}
 	f.merchant(aMerchant("coffee"))
 	as(func() { f.merchant(aMerchant("coffee")) })
@@ -156,7 +156,7 @@ var _ = Describe("The digest of an externally generated key", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		f.key(aKey("owner", "coffee").digest(vaultDigest))
-		mine := apikey.DigestOf("another key from a vault, of 32 characters")
+		mine := apikey.NewDigest("another key from a vault, of 32 characters")
 		key := f.key(aKey("till", "coffee").digest(mine))
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = vaultDigest.Hex() })
 		f.awaitStalled(key, v1alpha1.ReasonKeyDigestClaimed)
@@ -174,14 +174,14 @@ var _ = Describe("The digest of an externally generated key", func() {
 		key := f.key(aKey("till", "coffee").digest(vaultDigest))
 		for i := range 31 {
 			f.clock.advance(time.Minute) // the rate of rotations
-			next := apikey.DigestOf(fmt.Sprintf("key %d from a vault, with 32 characters", i))
+			next := apikey.NewDigest(fmt.Sprintf("key %d from a vault, with 32 characters", i))
 			f.clock.advance(time.Minute) // as often as a spec may rotate
 			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = next.Hex() })
 			f.awaitGeneration(key, int64(i)+2)
 		}
 		Expect(f.claim(vaultDigest).Source.UID).To(Equal(key.UID))
 		change(f, key, func(k *v1alpha1.ApiKey) {
-			k.Spec.KeyDigest = apikey.DigestOf("one key too many, with 32 characters").Hex()
+			k.Spec.KeyDigest = apikey.NewDigest("one key too many, with 32 characters").Hex()
 		})
 		f.awaitStalled(key, v1alpha1.ReasonTooManyKeyDigests)
 		Expect(f.record(key).Generation).To(BeEquivalentTo(32), "the key in force goes on")

@@ -72,7 +72,7 @@ func (f *fixture) tombstones() []string {
 	return names
 }
 
-// A deletion timestamp is the end of a key, whoever holds the object.
+// A deletion timestamp is the end of a key, whatever finalizers hold the object.
 var _ = Describe("A deletion of objects whose finalizer was replaced by another one", func() {
 	// held returns a Merchant and an ApiKey that somebody else will hold.
 	held := func(f *fixture) (merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) {

@@ -40,7 +40,7 @@ var _ = Describe("A delivery", func() {
 		Eventually(func() []string { return f.events(key) }).Should(ContainElement(ContainSubstring("Warning SecretConflict:")))
 
 		f.delete(foreign)
-		f.poke(key, "apikey") // it also checks by itself, once a minute
+		f.poke(key, "apikey") // it is also checked, once a minute
 		f.awaitReady(key)
 		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
 	})
@@ -119,7 +119,7 @@ var _ = Describe("A delivery", func() {
 		Expect(f.record(key)).To(Equal(record))
 	})
 
-	It("ends by itself after the time it is to be retained, and the key goes on", func() {
+	It("ends after the time it is to be retained, and the key remains", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		key := f.key(aKey("till", "coffee").retained(time.Second))

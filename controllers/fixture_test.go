@@ -432,7 +432,7 @@ func (f *fixture) awaitStatus(object client.Object, status kstatus.Status, reaso
 	Eventually(func(g Gomega) {
 		f.read(object)
 		g.Expect(object.GetGeneration()).To(Equal(observedGeneration(object)), "the status is of this spec")
-		ready := meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition)
+		ready := meta.FindStatusCondition(statusConditions(object), v1alpha1.ReadyCondition)
 		g.Expect(ready).NotTo(BeNil())
 		g.Expect(ready.Reason).To(Equal(reason), ready.Message)
 		g.Expect(computed(g, object)).To(Equal(status))
@@ -468,7 +468,7 @@ func (f *fixture) objects() []client.Object {
 // expectConformant checks the rules by which people and tools read a status, on one object.
 func expectConformant(g Gomega, object client.Object) {
 	GinkgoHelper()
-	conditions := conditionsOf(object)
+	conditions := statusConditions(object)
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition)
 	g.Expect(ready).NotTo(BeNil(), "Ready is always present")
 	abnormal := 0
@@ -509,7 +509,7 @@ func computed(g Gomega, object client.Object) kstatus.Status {
 	return result.Status
 }
 
-func conditionsOf(object client.Object) []metav1.Condition {
+func statusConditions(object client.Object) []metav1.Condition {
 	switch o := object.(type) {
 	case *v1alpha1.Merchant:
 		return o.Status.Conditions
@@ -536,7 +536,7 @@ func (f *fixture) awaitWaiting(key *v1alpha1.ApiKey) {
 
 // condition returns a condition of the object as it was read last; nil: it has none of that type.
 func condition(object client.Object, kind string) *metav1.Condition {
-	return meta.FindStatusCondition(conditionsOf(object), kind)
+	return meta.FindStatusCondition(statusConditions(object), kind)
 }
 
 func (f *fixture) awaitStalled(object client.Object, reason string) {
@@ -550,12 +550,12 @@ func (f *fixture) awaitFailed(object client.Object) {
 }
 
 func readyMessage(object client.Object) string {
-	return meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition).Message
+	return meta.FindStatusCondition(statusConditions(object), v1alpha1.ReadyCondition).Message
 }
 
 // readyReason is the reason of Ready; empty: it has no conditions yet.
 func readyReason(object client.Object) string {
-	if ready := meta.FindStatusCondition(conditionsOf(object), v1alpha1.ReadyCondition); ready != nil {
+	if ready := meta.FindStatusCondition(statusConditions(object), v1alpha1.ReadyCondition); ready != nil {
 		return ready.Reason
 	}
 	return ""

@@ -81,7 +81,7 @@ var _ = Describe("A new key", func() {
 	It("that is externally generated is published by its digest and delivered nowhere", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
-		digest := apikey.DigestOf("a key from a vault, with 32 characters or more")
+		digest := apikey.NewDigest("a key from a vault, with 32 characters or more")
 		key := f.key(aKey("till", "coffee").digest(digest))
 		record := f.record(key)
 		Expect(record.Current.Digest.Equal(digest)).To(BeTrue())
@@ -127,8 +127,8 @@ var _ = Describe("A key whose Merchant goes", func() {
 })
 
 var _ = Describe("An externally generated key", func() {
-	first := apikey.DigestOf("the first key from a vault, 32 or more")
-	second := apikey.DigestOf("the second key from a vault, 32 or more")
+	first := apikey.NewDigest("the first key from a vault, 32 or more")
+	second := apikey.NewDigest("the second key from a vault, 32 or more")
 
 	It("is replaced by a changed digest, with the overlap", func() {
 		f := newFixture()
@@ -257,7 +257,7 @@ var _ = Describe("A pass that ends between delivering and publishing", func() {
 		f.restart()
 		record := f.awaitGeneration(key, 1)
 		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue(), "the key that the tenant has")
-		Expect(f.live(record, interrupted)).To(BeFalse(), "nobody can tell it from one that its tenant has planted")
+		Expect(f.live(record, interrupted)).To(BeFalse(), "nobody can distinguish it from one that its tenant has planted")
 	})
 
 	It("leaves the tenant with the one key that works, if the operator restarts: a rotation", func() {

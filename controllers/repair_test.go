@@ -154,7 +154,7 @@ var _ = Describe("A published key", func() {
 			Eventually(func(g Gomega) {
 				g.Expect(f.publishedSecret(key).Labels).To(HaveKeyWithValue(published.Label, published.LabelKey))
 				got := f.record(key)
-				g.Expect(got.Revision).To(BeNumerically(">", want.Revision), "the data plane can tell which is newer")
+				g.Expect(got.Revision).To(BeNumerically(">", want.Revision), "the data plane can see which is newer")
 				got.Revision = want.Revision
 				g.Expect(got).To(Equal(want))
 			}).Should(Succeed())
@@ -328,7 +328,7 @@ var _ = Describe("A published key of an earlier generation that is put back", fu
 		f.rewrite(key, func(r *published.KeyRecord) { *r = backup })
 		f.awaitStalled(key, v1alpha1.ReasonKeyDigestUsed)
 		Eventually(func() bool { return f.record(key).Superseded }).Should(BeTrue())
-		other := apikey.DigestOf("another key from a vault, of 32 characters")
+		other := apikey.NewDigest("another key from a vault, of 32 characters")
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = other.Hex() })
 		Expect(f.awaitGeneration(key, 3).Current.Digest.Equal(other)).To(BeTrue())
 	})

@@ -251,7 +251,7 @@ var _ = Describe("A key that does not work", func() {
 		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
 	})
 
-	It("is not Ready from the moment of its expiry on", func() {
+	It("is not Ready from its expiry on", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		end := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second))
@@ -298,7 +298,7 @@ var _ = Describe("A key that does not work", func() {
 		f.delete(merchant)
 		f.awaitWaiting(key)
 		message := "Merchant coffee was deleted from namespace " + f.namespace +
-			": the key gets 401 for good, also if the Merchant is created again"
+			": the key gets 401 permanently, also if the Merchant is created again"
 		Expect(readyMessage(key)).To(HavePrefix(message))
 		f.awaitEvent(key, "Warning MerchantNotFound: "+message)
 	})
@@ -314,7 +314,7 @@ var _ = Describe("A key that does not work", func() {
 		Expect(condition(key, v1alpha1.DeliveredCondition)).To(HaveField("Reason", v1alpha1.ReasonNotIssued))
 
 		f.clock.advance(10*time.Minute + time.Second)
-		f.poke(key, "apikey") // it also checks by itself, but by the real clock
+		f.poke(key, "apikey") // it is also checked, but by the real clock
 		f.awaitStalled(key, v1alpha1.ReasonMerchantNotFound)
 		Expect(readyMessage(key)).To(ContainSubstring("; its Merchants are books, tea. "))
 		f.awaitEvent(key, "Warning MerchantNotFound: Merchant cofee does not exist in namespace "+f.namespace+"; its Merchants are books, tea.")

@@ -122,7 +122,7 @@ func (c *stateCounts) add(object any, n int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counts[stateOf(all)] += n
+	c.counts[newState(all)] += n
 }
 
 // get returns the number of objects in each state; nil: they were not listed yet.
@@ -135,7 +135,7 @@ func (c *stateCounts) get() map[string]int {
 	return maps.Clone(c.counts)
 }
 
-func stateOf(all []metav1.Condition) string {
+func newState(all []metav1.Condition) string {
 	switch {
 	case conditions.Inactive(all):
 		return stateInactive

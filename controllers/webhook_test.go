@@ -89,7 +89,7 @@ var _ = Describe("The webhook of a Merchant", func() {
 		Expect(merchant.Status.WebhookSecretName).To(BeEmpty())
 	})
 
-	It("that is removed for a moment keeps its secret, and its events wait", func() {
+	It("that is removed for a minute keeps its secret, and its events wait", func() {
 		f := newFixture()
 		merchant := f.merchant(aMerchant("coffee").webhook(func(h *v1alpha1.Webhook) {
 			h.Events = []v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted}
@@ -131,7 +131,7 @@ var _ = Describe("The webhook of a Merchant", func() {
 		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook = nil })
 		f.awaitReady(merchant)
 		f.clock.advance(published.WebhookGrace + time.Second)
-		f.poke(merchant, "merchant") // it also checks by itself, at that time
+		f.poke(merchant, "merchant") // it is also checked, at that time
 		Eventually(func(g Gomega) {
 			g.Expect(f.signingSecret(merchant)).To(BeNil())
 			g.Expect(f.merchantRecord(g, merchant).Webhook.Dropped).To(BeTrue())
@@ -320,7 +320,7 @@ var _ = Describe("The merchant's copy of a signing secret", func() {
 		Expect(f.merchantRecord(Default, merchant).State).To(Equal(v1alpha1.MerchantSuspended))
 
 		f.delete(foreign)
-		f.poke(merchant, "merchant") // it also checks by itself, once a minute
+		f.poke(merchant, "merchant") // it is also checked, once a minute
 		f.awaitReady(merchant)
 		f.awaitVerifiable(merchant, "taken")
 		Expect(f.webhookRecord(Default, merchant)).To(Equal(record))
@@ -402,7 +402,7 @@ var _ = Describe("A rotation of a signing secret", func() {
 
 		f.clock.advance(24*time.Hour + time.Minute + reconciler.EndedMargin)
 		Expect(record.SigningSecrets(f.clock.Now())).To(Equal([]published.SigningSecret{fresh}))
-		f.poke(merchant, "merchant") // it also checks by itself, at that time
+		f.poke(merchant, "merchant") // it is also checked, at that time
 		Eventually(func(g Gomega) { g.Expect(f.webhookRecord(g, merchant).Retired).To(BeEmpty()) }).Should(Succeed())
 		Expect(string(f.signingSecret(merchant).Data["webhook.json"])).NotTo(ContainSubstring(old.Reveal()))
 		f.awaitVerifiable(merchant, "coffee-webhook")
@@ -480,7 +480,7 @@ func (f *fixture) dispatcherSays(merchant *v1alpha1.Merchant, condition *metav1a
 	Expect(f.kube.Status().Apply(context.Background(), apply, client.FieldOwner("merchant-operator-dispatcher"))).To(Succeed())
 }
 
-func healthOf(merchant *v1alpha1.Merchant) *metav1.Condition {
+func webhookHealth(merchant *v1alpha1.Merchant) *metav1.Condition {
 	return meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition)
 }
 
@@ -491,7 +491,7 @@ var _ = Describe("What the dispatcher says of a webhook", func() {
 		before := passes("merchant")
 		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionFalse).WithReason("EndpointDisabled").WithMessage("120 h"))
 		f.read(merchant)
-		said := healthOf(merchant)
+		said := webhookHealth(merchant)
 		Expect(said).NotTo(BeNil())
 
 		By("being seen in a pass that has nothing to do")
@@ -506,21 +506,21 @@ var _ = Describe("What the dispatcher says of a webhook", func() {
 		foreign := f.squat("taken")
 		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.Webhook.SecretName = "taken" })
 		f.awaitStalled(merchant, v1alpha1.ReasonSecretConflict)
-		Expect(healthOf(merchant)).To(Equal(said))
+		Expect(webhookHealth(merchant)).To(Equal(said))
 		f.delete(foreign)
 		f.poke(merchant, "merchant")
 		f.awaitReady(merchant)
-		Expect(healthOf(merchant)).To(Equal(said))
+		Expect(webhookHealth(merchant)).To(Equal(said))
 
 		By("changing it and taking it back")
 		f.dispatcherSays(merchant, metav1ac.Condition().WithStatus(metav1.ConditionTrue).WithReason("Healthy").WithMessage("Events are accepted"))
 		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
 		f.awaitReady(merchant)
-		Expect(healthOf(merchant)).To(HaveField("Status", metav1.ConditionTrue))
+		Expect(webhookHealth(merchant)).To(HaveField("Status", metav1.ConditionTrue))
 		f.dispatcherSays(merchant, nil)
 		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantActive })
 		f.awaitReady(merchant)
-		Expect(healthOf(merchant)).To(BeNil())
+		Expect(webhookHealth(merchant)).To(BeNil())
 	})
 
 	It("alone is no status: the operator puts its own back", func() {
@@ -532,7 +532,7 @@ var _ = Describe("What the dispatcher says of a webhook", func() {
 		Expect(merchant.Status.Conditions[0].Type).To(Equal(v1alpha1.ReadyCondition))
 		Expect(f.kube.Status().Patch(context.Background(), merchant, only)).To(Succeed())
 		f.awaitReady(merchant)
-		Expect(healthOf(merchant)).To(HaveField("Reason", "EndpointGone"))
+		Expect(webhookHealth(merchant)).To(HaveField("Reason", "EndpointGone"))
 	})
 
 	It("of a test ends the publication of its trigger", func() {

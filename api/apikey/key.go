@@ -65,19 +65,19 @@ func generate(label, keyID string) (Key, error) {
 	}
 	body := label + keyID + "_" + randomBase62(secretSize)
 	sum := checksum(body)
-	return keyOf(body + string(sum[:])), nil
+	return newKey(body + string(sum[:])), nil
 }
 
 // Parse reads a generated key. The error is always ErrMalformed.
 func Parse(s string) (Key, error) {
-	if _, ok := IDOf(s); !ok {
+	if _, ok := ParseID(s); !ok {
 		return Key{}, ErrMalformed
 	}
-	return keyOf(s), nil
+	return newKey(s), nil
 }
 
-// IDOf returns the key id of a generated key; false: s is not one. The id shares the memory of s.
-func IDOf(s string) (id string, ok bool) {
+// ParseID returns the key id of a generated key; false: s is not one. The id shares the memory of s.
+func ParseID(s string) (id string, ok bool) {
 	if labelled, _ := Labelled(s); len(s) != Length || !labelled || s[secretStart-1] != '_' {
 		return "", false
 	}
@@ -93,7 +93,7 @@ func IDOf(s string) (id string, ok bool) {
 
 // Mistyped reports whether s begins like a generated key and is none. It may still be an externally generated one.
 func Mistyped(s string) bool {
-	_, ok := IDOf(s)
+	_, ok := ParseID(s)
 	labelled, _ := Labelled(s)
 	return labelled && !ok
 }
@@ -120,7 +120,7 @@ func Plausible(s string) bool {
 	return true
 }
 
-func keyOf(plaintext string) Key { return Key{&plaintext} }
+func newKey(plaintext string) Key { return Key{&plaintext} }
 
 // Reveal returns the plaintext, empty for the zero Key. The caller must not log or store it.
 func (k Key) Reveal() string {
@@ -137,11 +137,11 @@ func (k Key) ID() string { return k.part(labelLength, secretStart-1) }
 // secret. It is empty for the zero Key.
 func (k Key) Prefix() string { return k.part(0, prefixLength) }
 
-// PrefixOf returns the prefix of a generated key. The caller has checked its digest.
-func PrefixOf(generated string) string { return generated[:min(prefixLength, len(generated))] }
+// Prefix returns the prefix of a generated key. The caller has checked its digest.
+func Prefix(generated string) string { return generated[:min(prefixLength, len(generated))] }
 
 // Digest returns the digest of the key.
-func (k Key) Digest() Digest { return DigestOf(k.Reveal()) }
+func (k Key) Digest() Digest { return NewDigest(k.Reveal()) }
 
 func (k Key) part(from, to int) string {
 	if k.plaintext == nil {
@@ -232,8 +232,8 @@ type Digest [sha256.Size]byte
 // ErrBadDigest means that the text is not 64 lower-case hex digits.
 var ErrBadDigest = errors.New("not a SHA-256 digest of 64 lower-case hex digits")
 
-// DigestOf returns the digest of a presented key.
-func DigestOf(presented string) Digest {
+// NewDigest returns the digest of a presented key.
+func NewDigest(presented string) Digest {
 	// A copy on the stack; converting more than 32 bytes would allocate on the heap in each request.
 	var copied [MaxLength]byte
 	if len(presented) > len(copied) {

@@ -28,14 +28,14 @@ func TestParse_KnownTestKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, ok := apikey.IDOf(knownTest); id != keyID || !ok || key.ID() != keyID {
-		t.Errorf("IDOf() = %q, %v, ID() = %q, want %q", id, ok, key.ID(), keyID)
+	if id, ok := apikey.ParseID(knownTest); id != keyID || !ok || key.ID() != keyID {
+		t.Errorf("ParseID() = %q, %v, ID() = %q, want %q", id, ok, key.ID(), keyID)
 	}
 	if got, want := key.Prefix(), "mk_test_abcdefgh2345_0123"; got != want {
 		t.Errorf("Prefix() = %q, want %q", got, want)
 	}
 	if !apikey.IsTest(knownTest) || apikey.IsTest(known) {
-		t.Error("IsTest does not tell a test key from a live one")
+		t.Error("IsTest does not distinguish a test key from a live one")
 	}
 }
 
@@ -65,11 +65,11 @@ func TestParse_KnownKey(t *testing.T) {
 	if got, want := key.Prefix(), "mk_live_abcdefgh2345_0123"; got != want {
 		t.Errorf("Prefix() = %q, want %q", got, want)
 	}
-	if id, ok := apikey.IDOf(known); id != keyID || !ok {
-		t.Errorf("IDOf() = %q, %v, want %q", id, ok, keyID)
+	if id, ok := apikey.ParseID(known); id != keyID || !ok {
+		t.Errorf("ParseID() = %q, %v, want %q", id, ok, keyID)
 	}
-	if got, want := apikey.PrefixOf(known), key.Prefix(); got != want {
-		t.Errorf("PrefixOf() = %q, want %q", got, want)
+	if got, want := apikey.Prefix(known), key.Prefix(); got != want {
+		t.Errorf("Prefix() = %q, want %q", got, want)
 	}
 	if got, want := key.Digest().Hex(), "549b7bbefdd30b3e2ea7560bf24bbbbeb20f89c923ba085222c0bf9459e774c7"; got != want {
 		t.Errorf("Digest() = %s, want %s", got, want)
@@ -101,8 +101,8 @@ func TestParse_Malformed(t *testing.T) {
 			if !errors.Is(err, apikey.ErrMalformed) {
 				t.Fatalf("Parse: %v, want ErrMalformed", err)
 			}
-			if id, ok := apikey.IDOf(s); id != "" || ok {
-				t.Errorf("IDOf() = %q, %v", id, ok)
+			if id, ok := apikey.ParseID(s); id != "" || ok {
+				t.Errorf("ParseID() = %q, %v", id, ok)
 			}
 			if len(s) > 0 && strings.Contains(err.Error(), s) {
 				t.Error("the error quotes what was presented")
@@ -237,7 +237,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if key.Reveal() != s || !apikey.Plausible(s) || key.Digest() != apikey.DigestOf(s) {
+		if key.Reveal() != s || !apikey.Plausible(s) || key.Digest() != apikey.NewDigest(s) {
 			t.Fatal("an accepted key is not the string that was read")
 		}
 		if !strings.HasPrefix(s, key.Prefix()) || !strings.Contains(key.Prefix(), key.ID()) {
@@ -249,8 +249,8 @@ func FuzzParse(f *testing.F) {
 func TestNewDigest_SHA256(t *testing.T) {
 	// FIPS 180-2, appendix B.1.
 	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-	if got := apikey.DigestOf("abc").Hex(); got != abc {
-		t.Errorf("DigestOf(abc) = %s, want %s", got, abc)
+	if got := apikey.NewDigest("abc").Hex(); got != abc {
+		t.Errorf("NewDigest(abc) = %s, want %s", got, abc)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestNewDigest_SHA256(t *testing.T) {
 func TestNewDigest_AnyLength(t *testing.T) {
 	for length := range 2 * apikey.MaxLength {
 		presented := strings.Repeat("k", length)
-		if apikey.DigestOf(presented) != sha256.Sum256([]byte(presented)) {
+		if apikey.NewDigest(presented) != sha256.Sum256([]byte(presented)) {
 			t.Fatalf("the digest of %d characters is not their SHA-256", length)
 		}
 	}
@@ -292,7 +292,7 @@ func TestParseDigest(t *testing.T) {
 
 func TestDigest_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		digest := apikey.DigestOf(rapid.String().Draw(t, "presented"))
+		digest := apikey.NewDigest(rapid.String().Draw(t, "presented"))
 		text, err := json.Marshal(digest)
 		if err != nil {
 			t.Fatal(err)
@@ -308,22 +308,22 @@ func TestDigest_RoundTrip(t *testing.T) {
 }
 
 func TestDigest_Equal(t *testing.T) {
-	one, other := apikey.DigestOf("one"), apikey.DigestOf("other")
+	one, other := apikey.NewDigest("one"), apikey.NewDigest("other")
 	if one.Equal(other) || !one.Equal(one) {
 		t.Error("Equal does not compare")
 	}
 	if one.IsZero() || !(apikey.Digest{}).IsZero() {
-		t.Error("IsZero does not tell a missing digest from one that is there")
+		t.Error("IsZero does not distinguish a missing digest from one that is set")
 	}
 }
 
 // A bad text leaves the digest as it was.
 func TestDigest_UnmarshalBadText(t *testing.T) {
-	digest := apikey.DigestOf("one")
+	digest := apikey.NewDigest("one")
 	if err := digest.UnmarshalText([]byte(strings.Repeat("0", 63) + "g")); err == nil {
 		t.Fatal("a bad text was read")
 	}
-	if !digest.Equal(apikey.DigestOf("one")) {
+	if !digest.Equal(apikey.NewDigest("one")) {
 		t.Error("a bad text changed the digest")
 	}
 }
@@ -409,7 +409,7 @@ func knownKey(t *testing.T) (apikey.Key, apikey.Digest) {
 func assertNoLeak(t *testing.T, where, printed string) {
 	t.Helper()
 	secret := known[25:]
-	digest := apikey.DigestOf(known)
+	digest := apikey.NewDigest(known)
 	raw := digest[:]
 	for what, text := range map[string]string{
 		"the secret":               secret,
@@ -446,11 +446,11 @@ func BenchmarkPlausible(b *testing.B) {
 	}
 }
 
-func BenchmarkDigestOf(b *testing.B) {
+func BenchmarkNewDigest(b *testing.B) {
 	presented := newKey(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = apikey.DigestOf(presented)
+		_ = apikey.NewDigest(presented)
 	}
 }
 

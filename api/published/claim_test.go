@@ -16,7 +16,7 @@ import (
 // digestClaim is a valid one with every field set.
 func digestClaim() published.DigestClaim {
 	return published.DigestClaim{
-		Version: 1, Digest: apikey.DigestOf("handled"), Source: keyRecord().Source, KeyID: "abcdefgh2345", ClaimedAt: issued,
+		Version: 1, Digest: apikey.NewDigest("handled"), Source: keyRecord().Source, KeyID: "abcdefgh2345", ClaimedAt: issued,
 	}
 }
 
@@ -50,7 +50,7 @@ func TestDigestClaim_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := published.DigestClaim{
 			Version:   1,
-			Digest:    apikey.DigestOf(rapid.String().Draw(t, "key")),
+			Digest:    apikey.NewDigest(rapid.String().Draw(t, "key")),
 			Source:    drawSource(t),
 			KeyID:     rapid.StringMatching(`[a-z2-7]{12}`).Draw(t, "keyID"),
 			ClaimedAt: drawMoment.Draw(t, "claimedAt"),
@@ -75,7 +75,7 @@ func TestDecodeDigestClaim_Invalid(t *testing.T) {
 		"a newer version":            {"version", 2},
 		"no digest":                  {"digest", nil},
 		"a digest that is none":      {"digest", secretWord},
-		"another digest":             {"digest", apikey.DigestOf("another").Hex()},
+		"another digest":             {"digest", apikey.NewDigest("another").Hex()},
 		"no source":                  {"source", nil},
 		"a source without a name":    {"source.name", nil},
 		"no key id":                  {"keyID", nil},

@@ -35,7 +35,7 @@ const (
 )
 
 func laterKeySecret(replace ...string) *corev1.Secret {
-	text := strings.NewReplacer(append(replace, "CURRENT", apikey.DigestOf("current").Hex())...).Replace(laterKey)
+	text := strings.NewReplacer(append(replace, "CURRENT", apikey.NewDigest("current").Hex())...).Replace(laterKey)
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "key-abcdefgh2345"}, Type: published.KeySecretType,
 		Data: map[string][]byte{"record.json": []byte(text)},
@@ -53,7 +53,7 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 		Version: 2, KeyID: "abcdefgh2345", MerchantID: "merchant2345",
 		Source:     published.Source{Namespace: "shops", Name: "acme-till-1", UID: "0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e"},
 		Generation: 2, Revision: 1795253400000,
-		Current: published.Current{Digest: apikey.DigestOf("current"), Prefix: "mk_live_abcdefgh2345_0123", CreatedAt: issued},
+		Current: published.Current{Digest: apikey.NewDigest("current"), Prefix: "mk_live_abcdefgh2345_0123", CreatedAt: issued},
 		Test:    true, State: v1alpha1.ApiKeyActive, ExpiresAt: &expires,
 		Permissions: []v1alpha1.Permission{"read", "refund"}, IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24", "0.0.0.0"},
 	}

@@ -15,7 +15,7 @@ var issued = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 // keyRecord is a valid record with every field set, as it stands after a rotation by trigger.
 func keyRecord() published.KeyRecord {
 	expires := issued.AddDate(1, 0, 0)
-	handled := apikey.DigestOf("handled")
+	handled := apikey.NewDigest("handled")
 	return published.KeyRecord{
 		Version:    1,
 		KeyID:      "abcdefgh2345",
@@ -24,12 +24,12 @@ func keyRecord() published.KeyRecord {
 		Generation: 2,
 		Revision:   issued.UnixMilli(),
 		Current: published.Current{
-			Digest:    apikey.DigestOf("current"),
+			Digest:    apikey.NewDigest("current"),
 			Prefix:    "mk_live_abcdefgh2345_0123",
 			CreatedAt: issued,
 		},
 		Previous: []published.Previous{
-			{Digest: apikey.DigestOf("previous"), ValidUntil: issued.Add(24 * time.Hour)},
+			{Digest: apikey.NewDigest("previous"), ValidUntil: issued.Add(24 * time.Hour)},
 		},
 		State:          v1alpha1.ApiKeyActive,
 		ExpiresAt:      &expires,

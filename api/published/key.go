@@ -296,7 +296,7 @@ type Accepted struct {
 	Until  time.Time
 }
 
-// Accepts returns every digest of the record with the end of its acceptance, also of those whose end has passed: whoever keeps the list
+// Accepts returns every digest of the record with the end of its acceptance, also of those whose end has passed: the caller who keeps the list
 // compares the ends with a clock of its own. None: no digest is accepted at any time.
 func (r KeyRecord) Accepts() []Accepted {
 	if !r.active() {

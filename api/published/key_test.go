@@ -15,7 +15,7 @@ import (
 func TestLive(t *testing.T) {
 	end := issued.Add(24 * time.Hour) // of the previous key's overlap
 	expiry := issued.AddDate(1, 0, 0)
-	current, previous, unknown := apikey.DigestOf("current"), apikey.DigestOf("previous"), apikey.DigestOf("unknown")
+	current, previous, unknown := apikey.NewDigest("current"), apikey.NewDigest("previous"), apikey.NewDigest("unknown")
 
 	for _, tc := range []struct {
 		desc   string
@@ -98,13 +98,13 @@ func accepts(accepted []published.Accepted, digest apikey.Digest, now time.Time)
 	})
 }
 
-// What was accepted once and is over by a later look must be over for whoever kept the list as well.
+// What was accepted once and is over by a later look must be over for a kept list as well.
 func TestAccepts_Ends(t *testing.T) {
 	record := keyRecord()
 	list := record.Accepts()
 	for _, now := range []time.Time{issued, issued.Add(24*time.Hour - 1), issued.Add(24 * time.Hour), issued.AddDate(1, 0, 0)} {
 		for _, key := range []string{"current", "previous", "unknown"} {
-			digest := apikey.DigestOf(key)
+			digest := apikey.NewDigest(key)
 			if got, want := accepts(list, digest, now), record.Live(digest, now); got != want {
 				t.Errorf("%s at %s: the list says %t, the record %t", key, now, got, want)
 			}
@@ -114,9 +114,9 @@ func TestAccepts_Ends(t *testing.T) {
 
 func TestRotated(t *testing.T) {
 	now := issued.Add(time.Hour)
-	next := published.Current{Digest: apikey.DigestOf("next"), Prefix: "mk_live_abcdefgh2345_next", CreatedAt: now}
-	current := apikey.DigestOf("current")
-	previous := apikey.DigestOf("previous")
+	next := published.Current{Digest: apikey.NewDigest("next"), Prefix: "mk_live_abcdefgh2345_next", CreatedAt: now}
+	current := apikey.NewDigest("current")
+	previous := apikey.NewDigest("previous")
 	prefix := keyRecord().Current.Prefix
 
 	for _, tc := range []struct {
@@ -186,7 +186,7 @@ func TestRotated_CreatedAtRises(t *testing.T) {
 		"the same time":           {issued, issued.Add(time.Millisecond)},
 		"a clock that is behind":  {issued.Add(-time.Hour), issued.Add(time.Millisecond)},
 	} {
-		next := published.Current{Digest: apikey.DigestOf("next"), CreatedAt: tc.next}
+		next := published.Current{Digest: apikey.NewDigest("next"), CreatedAt: tc.next}
 		rotated := keyRecord().Rotated(next, v1alpha1.RotationAPI, 0, tc.next)
 		if !rotated.Current.CreatedAt.Equal(tc.want) || !rotated.LastRotation.Time.Equal(tc.want) {
 			t.Errorf("%s: created at %s, rotated at %s, want %s", desc, rotated.Current.CreatedAt, rotated.LastRotation.Time, tc.want)
@@ -197,7 +197,7 @@ func TestRotated_CreatedAtRises(t *testing.T) {
 func TestRotated_NotSuperseded(t *testing.T) {
 	record := keyRecord()
 	record.Superseded = true
-	next := published.Current{Digest: apikey.DigestOf("next"), CreatedAt: issued.Add(time.Hour)}
+	next := published.Current{Digest: apikey.NewDigest("next"), CreatedAt: issued.Add(time.Hour)}
 	if rotated := record.Rotated(next, v1alpha1.RotationInitial, 0, next.CreatedAt); !rotated.Live(next.Digest, next.CreatedAt) {
 		t.Error("the key that takes the place of a superseded one is not accepted")
 	}
@@ -211,7 +211,7 @@ func TestRotated_TooManyPrevious(t *testing.T) {
 	for i := range published.MaxPrevious + 3 {
 		digests = append([]apikey.Digest{record.Current.Digest}, digests...)
 		now = now.Add(time.Second)
-		next := published.Current{Digest: apikey.DigestOf(string(rune('a' + i))), CreatedAt: now}
+		next := published.Current{Digest: apikey.NewDigest(string(rune('a' + i))), CreatedAt: now}
 		record = record.Rotated(next, v1alpha1.RotationTrigger, time.Hour, now)
 	}
 	var kept []apikey.Digest
@@ -230,8 +230,8 @@ func TestRotated_TooManyPrevious(t *testing.T) {
 }
 
 func TestPreviousAt(t *testing.T) {
-	early := published.Previous{Digest: apikey.DigestOf("early"), ValidUntil: issued.Add(time.Minute)}
-	late := published.Previous{Digest: apikey.DigestOf("late"), ValidUntil: issued.Add(time.Hour)}
+	early := published.Previous{Digest: apikey.NewDigest("early"), ValidUntil: issued.Add(time.Minute)}
+	late := published.Previous{Digest: apikey.NewDigest("late"), ValidUntil: issued.Add(time.Hour)}
 	record := keyRecord()
 	record.Previous = []published.Previous{late, early}
 	for _, tc := range []struct {

@@ -43,7 +43,7 @@ func LastUseShard(keyID string) int {
 // first, parted by spaces. Redis and the ConfigMap hold it as it is, because there may be a million.
 type DigestUses string
 
-// digestTagLength is in hexadecimal digits. They tell the digests of one ApiKey apart; two that are equal share their last use.
+// digestTagLength is in hexadecimal digits. They distinguish the digests of one ApiKey; two that are equal share their last use.
 const digestTagLength = 8
 
 // DigestTag stands for a digest among those of one ApiKey.

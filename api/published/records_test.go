@@ -202,7 +202,7 @@ func drawWebhookRecord(t *rapid.T) published.WebhookRecord {
 
 func drawKeyRecord(t *rapid.T) published.KeyRecord {
 	id := rapid.StringMatching(`[a-z2-7]{12}`)
-	digest := rapid.Custom(func(t *rapid.T) apikey.Digest { return apikey.DigestOf(rapid.String().Draw(t, "key")) })
+	digest := rapid.Custom(func(t *rapid.T) apikey.Digest { return apikey.NewDigest(rapid.String().Draw(t, "key")) })
 	previous := rapid.Custom(func(t *rapid.T) published.Previous {
 		return published.Previous{
 			Digest: digest.Draw(t, "digest"), Prefix: rapid.String().Draw(t, "prefix"), ValidUntil: drawMoment.Draw(t, "validUntil"),

@@ -36,7 +36,7 @@ type SigningSecret struct{ key *string }
 func NewSigningSecret() SigningSecret {
 	key := make([]byte, signingSize)
 	_, _ = rand.Read(key) // it never fails: the program ends rather
-	return signingSecretOf(key)
+	return SigningSecret{new(string(key))}
 }
 
 // ParseSigningSecret reads "whsec_" and the standard base64 of 24 to 64 bytes. The error is always
@@ -50,10 +50,8 @@ func ParseSigningSecret(s string) (SigningSecret, error) {
 	if err != nil || len(key) < minSigningSize || len(key) > maxSigningSize {
 		return SigningSecret{}, ErrMalformedSecret
 	}
-	return signingSecretOf(key), nil
+	return SigningSecret{new(string(key))}, nil
 }
-
-func signingSecretOf(key []byte) SigningSecret { return SigningSecret{new(string(key))} }
 
 // Reveal returns the secret in the form that is delivered to the merchant, empty for the zero SigningSecret. The
 // caller must not log it.

@@ -47,7 +47,7 @@ func TestSigningSecret_Key(t *testing.T) {
 	secret := signingSecret(signingNow)
 	secret.Key()[0] = 0xff
 	if secret.Reveal() != signingNow {
-		t.Error("whoever took the bytes changed the secret")
+		t.Error("a change of the returned bytes changed the secret")
 	}
 	if !secret.Equal(signingSecret(signingNow)) || secret.Equal(signingSecret(signingBefore)) || secret.Equal(published.SigningSecret{}) {
 		t.Error("Equal does not compare the bytes")

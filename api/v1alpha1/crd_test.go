@@ -235,7 +235,7 @@ var _ = Describe("The status of a Merchant", func() {
 		Expect(merchant.Status.Conditions).To(HaveExactElements(HaveField("Type", v1alpha1.ReadyCondition)))
 	})
 
-	It("is kept by whoever applies the spec", func(ctx SpecContext) {
+	It("is kept when the spec is applied", func(ctx SpecContext) {
 		status := ac.MerchantStatus().WithObservedGeneration(1)
 		Expect(kube.Status().Apply(ctx, ac.Merchant(merchant.Name, merchant.Namespace).WithStatus(status), owner)).To(Succeed())
 		spec := ac.Merchant(merchant.Name, merchant.Namespace).
@@ -267,14 +267,14 @@ var _ = Describe("The status of an ApiKey", func() {
 	})
 
 	It("takes everything the operator has to say", func(ctx SpecContext) {
-		moment := metav1.NewTime(time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC))
+		at := metav1.NewTime(time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC))
 		status := ac.ApiKeyStatus().
 			WithObservedGeneration(1).
 			WithKeyID("abcdefgh2345").
 			WithPrefix("mk_live_abcdefgh2345_0123").
 			WithKeyGeneration(2).
-			WithLastRotation(ac.RotationStatus().WithTime(moment).WithCause(v1alpha1.RotationTrigger)).
-			WithNextRotationTime(moment).
+			WithLastRotation(ac.RotationStatus().WithTime(at).WithCause(v1alpha1.RotationTrigger)).
+			WithNextRotationTime(at).
 			WithObservedTrigger("2026-11-21").
 			WithConditions(readyCondition(1))
 		Expect(kube.Status().Apply(ctx, ac.ApiKey(key.Name, key.Namespace).WithStatus(status), owner)).To(Succeed())
@@ -283,7 +283,7 @@ var _ = Describe("The status of an ApiKey", func() {
 		Expect(key.Status.KeyID).To(Equal("abcdefgh2345"))
 		Expect(key.Status.KeyGeneration).To(BeEquivalentTo(2))
 		Expect(key.Status.LastRotation.Cause).To(Equal(v1alpha1.RotationTrigger))
-		Expect(key.Status.NextRotationTime.Time).To(BeTemporally("==", moment.Time))
+		Expect(key.Status.NextRotationTime.Time).To(BeTemporally("==", at.Time))
 		Expect(key.Status.ObservedTrigger).To(Equal("2026-11-21"))
 	})
 

@@ -215,7 +215,7 @@ type PageSettings struct {
 	// +optional
 	ReturnURL string `json:"returnURL,omitempty"`
 
-	// showOrder shows the orderRef on the page of a paid session. Whoever has the address of the page, or a photograph of its QR
+	// showOrder shows the orderRef on the page of a paid session. Everyone who has the address of the page, or a photograph of its QR
 	// code, then sees it. Default: false.
 	// +optional
 	ShowOrder bool `json:"showOrder,omitempty"`

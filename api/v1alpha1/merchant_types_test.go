@@ -47,7 +47,7 @@ var _ = DescribeTable("A Merchant is refused with",
 	Entry("a time zone in lower case", set("spec.timeZone", "europe/berlin"), "spec.timeZone", "must be the name of a time zone"),
 	Entry("an offset", text("spec.timeZone", "+02:00"), "spec.timeZone", "must be the name of a time zone"),
 	Entry("an empty time zone", text("spec.timeZone", ""), "spec.timeZone", "must be the name of a time zone"),
-	Entry("the zone of whoever looks", set("spec.timeZone", "Local"), "spec.timeZone", "must be the name of a time zone"),
+	Entry("the zone of the reader", set("spec.timeZone", "Local"), "spec.timeZone", "must be the name of a time zone"),
 	Entry("a path", set("spec.timeZone", "../../etc/localtime"), "spec.timeZone", "must be the name of a time zone"),
 
 	Entry("a colour by name", set("spec.page", "{accentColor: red}"), "spec.page.accentColor", "must be a color like #0b6e4f"),

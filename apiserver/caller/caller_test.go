@@ -24,7 +24,7 @@ func TestCaller_DecidesAsTheScript(t *testing.T) {
 	kept := storetest.Open(t, redistest.Start(t).URL())
 	now := time.Now()
 	later, over := now.Add(time.Hour), now.Add(-time.Hour)
-	presented, other := apikey.DigestOf("presented"), apikey.DigestOf("other")
+	presented, other := apikey.NewDigest("presented"), apikey.NewDigest("other")
 	known := published.Order{Issued: 5, Revision: 5}
 	overrides := map[string]*store.Override{"no override": nil}
 	for when, order := range map[string]published.Order{

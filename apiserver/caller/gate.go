@@ -156,7 +156,7 @@ func (g *Gate) identify(presented string, address netip.Addr, addressErr error) 
 	expired := errors.Is(err, directory.ErrExpired) && principal.Merchant != nil // Redis decides
 	if err != nil && !expired {
 		if principal.KeyID == "" {
-			principal.KeyID, _ = apikey.IDOf(presented)
+			principal.KeyID, _ = apikey.ParseID(presented)
 		}
 		return Caller{Principal: principal}, UnauthorizedError{directory.UnauthorizedReason(presented, err)}
 	}

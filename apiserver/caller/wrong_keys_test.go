@@ -19,7 +19,7 @@ import (
 // asker is one who presents a key that the directory does not accept.
 func asker(keyID, plaintext string) Caller {
 	return Caller{Principal: directory.Principal{
-		KeyID: keyID, Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.DigestOf(plaintext),
+		KeyID: keyID, Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.NewDigest(plaintext),
 		Permissions: directory.NewPermissions(nil), Merchant: &directory.Merchant{ID: "merchant2345", State: v1alpha1.MerchantActive},
 	}, needs: v1alpha1.PermissionCreate}
 }
@@ -100,7 +100,7 @@ func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 	forbidden, inactive := asker("till", "good"), asker("till", "good")
 	forbidden.Permissions = directory.NewPermissions([]v1alpha1.Permission{v1alpha1.PermissionRead})
 	inactive.Merchant.State = v1alpha1.MerchantSuspended
-	replaced := store.Override{Order: published.Order{Issued: 6, Revision: 6}, Accepted: []store.Accepted{{Digest: apikey.DigestOf("next")}}}
+	replaced := store.Override{Order: published.Order{Issued: 6, Revision: 6}, Accepted: []store.Accepted{{Digest: apikey.NewDigest("next")}}}
 	for name, test := range map[string]struct {
 		from     Caller
 		override store.Override
@@ -172,7 +172,7 @@ func TestWrongKeys_SharedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fresh := store.Override{
 			Order:    published.Order{Issued: 6, Revision: 6},
-			Accepted: []store.Accepted{{Digest: apikey.DigestOf("fresh")}, {Digest: apikey.DigestOf("over"), Until: time.Now()}},
+			Accepted: []store.Accepted{{Digest: apikey.NewDigest("fresh")}, {Digest: apikey.NewDigest("over"), Until: time.Now()}},
 		}
 		keys, reads := overriding(fresh)
 		outcomes := map[string]error{}
@@ -203,7 +203,7 @@ func TestWrongKeys_CurrentKeyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, _ := overriding(store.Override{
 			Order:    published.Order{Issued: 6, Revision: 6},
-			Accepted: []store.Accepted{{Digest: apikey.DigestOf("current")}, {Digest: apikey.DigestOf("replaced"), Until: time.Now().Add(time.Hour)}},
+			Accepted: []store.Accepted{{Digest: apikey.NewDigest("current")}, {Digest: apikey.NewDigest("replaced"), Until: time.Now().Add(time.Hour)}},
 		})
 		for presented, accepted := range map[string]bool{"current": true, "replaced": false} {
 			keys.exhaust("till")
@@ -224,7 +224,7 @@ func TestWrongKeys_CurrentKeyOnly(t *testing.T) {
 func TestWrongKeys_OldOverride(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, _ := overriding(store.Override{
-			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []store.Accepted{{Digest: apikey.DigestOf("old")}},
+			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []store.Accepted{{Digest: apikey.NewDigest("old")}},
 		})
 		keys.exhaust("till")
 		if _, err := keys.check(t.Context(), asker("till", "old")); !errors.Is(err, store.ErrKeyRejected) {

@@ -54,7 +54,7 @@ func newOverrideFixture() (*Overrides, *redisFixture, *strings.Builder) {
 func revised(keyID string, revision int64) published.KeyRecord {
 	return published.KeyRecord{
 		MerchantID: "merchant2345", KeyID: keyID, Revision: revision,
-		State: v1alpha1.ApiKeyActive, Current: published.Current{Digest: apikey.DigestOf(keyID)},
+		State: v1alpha1.ApiKeyActive, Current: published.Current{Digest: apikey.NewDigest(keyID)},
 	}
 }
 
@@ -127,7 +127,7 @@ func TestOverrides_RelistDuringOutage(t *testing.T) {
 				KeyID: published.ID(uid), MerchantID: published.ID(types.UID(fmt.Sprintf("merchant-%d", i%100))),
 				Source:     published.Source{Namespace: "shops", Name: "till", UID: uid},
 				Generation: revision, Revision: revision, State: v1alpha1.ApiKeyActive,
-				Current:      published.Current{Digest: apikey.DigestOf(fmt.Sprint(uid, revision)), Prefix: "mk_live_", CreatedAt: time.UnixMilli(revision)},
+				Current:      published.Current{Digest: apikey.NewDigest(fmt.Sprint(uid, revision)), Prefix: "mk_live_", CreatedAt: time.UnixMilli(revision)},
 				LastRotation: published.RotationEvent{Time: time.UnixMilli(revision), Cause: v1alpha1.RotationTrigger},
 			}
 			secret, err := published.EncodeKey("credentials", record)
@@ -179,7 +179,7 @@ func TestOverrides_ClockAhead(t *testing.T) {
 	record := revised("abcdefgh2345", 2)
 	expires := now.Add(30 * time.Minute)
 	record.ExpiresAt = &expires
-	record.Previous = []published.Previous{{Digest: apikey.DigestOf("replaced"), ValidUntil: now.Add(20 * time.Minute)}}
+	record.Previous = []published.Previous{{Digest: apikey.NewDigest("replaced"), ValidUntil: now.Add(20 * time.Minute)}}
 	w.KeyUpdated(record)
 	for _, row := range []struct {
 		name string
@@ -190,7 +190,7 @@ func TestOverrides_ClockAhead(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := client.Admit(t.Context(), store.Admission{
-				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: apikey.DigestOf(row.key), Order: record.Order(), Live: true,
+				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: apikey.NewDigest(row.key), Order: record.Order(), Live: true,
 				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
 			})
 			if err != nil {

@@ -19,7 +19,7 @@ func TestPublished_RotateClockAhead(t *testing.T) {
 	record.Source = published.Source{Namespace: "shops", Name: "till", UID: "uid"}
 	record.Current.CreatedAt = now.Add(-time.Hour)
 	record.LastRotation = published.RotationEvent{Time: now.Add(-time.Hour), Cause: v1alpha1.RotationInitial}
-	record.Previous = []published.Previous{{Digest: apikey.DigestOf("earlier"), ValidUntil: now.Add(20 * time.Minute)}}
+	record.Previous = []published.Previous{{Digest: apikey.NewDigest("earlier"), ValidUntil: now.Add(20 * time.Minute)}}
 	secret, err := published.EncodeKey("credentials", record)
 	if err != nil {
 		t.Fatal(err)

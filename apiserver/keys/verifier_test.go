@@ -129,7 +129,7 @@ func TestVerify_Gone(t *testing.T) {
 			issue := func(ago time.Duration) published.Order {
 				at := time.Now().Add(-ago).UnixMilli()
 				override := store.Override{
-					KeyRef: key, Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: apikey.DigestOf(name)}},
+					KeyRef: key, Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: apikey.NewDigest(name)}},
 				}
 				if err := client.WriteOverride(t.Context(), override); err != nil {
 					t.Fatal(err)
@@ -150,7 +150,7 @@ func TestVerify_Gone(t *testing.T) {
 			v.add(key, known)
 			v.run(t.Context())
 			_, err := client.Admit(t.Context(), store.Admission{
-				MerchantID: key.MerchantID, KeyID: key.KeyID, Digest: apikey.DigestOf(name), Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
+				MerchantID: key.MerchantID, KeyID: key.KeyID, Digest: apikey.NewDigest(name), Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
 			})
 			if anew && err != nil || !anew && !errors.Is(err, store.ErrKeyRejected) {
 				t.Errorf("the key: %v", err)

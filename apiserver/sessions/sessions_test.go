@@ -30,7 +30,7 @@ func BenchmarkCreate(b *testing.B) {
 	registry := prometheus.NewRegistry()
 	sessions := storetest.Open(b, redistest.Start(b).URL(), func(o *redis.Options) { o.Registerer = registry })
 	h := New(Options{Store: sessions, Links: links{}})
-	from := caller.Caller{Principal: directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.DigestOf("a key"), Accepted: true, Live: true, Merchant: &directory.Merchant{
+	from := caller.Caller{Principal: directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.NewDigest("a key"), Accepted: true, Live: true, Merchant: &directory.Merchant{
 		ID: "abcdefgh2345", DisplayName: "Acme", State: v1alpha1.MerchantActive,
 		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1_000_000, Burst: 1_000_000},
 		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900},

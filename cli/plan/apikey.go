@@ -45,7 +45,7 @@ type keyChange struct {
 func keyDeleted(key *v1alpha1.ApiKey) Effect {
 	e := Effect{
 		Type: "KeyEnds", Severity: Ends, LastUsedTime: key.LastUse(),
-		Message: "The key gets 401 for good: another ApiKey of this name has another key." + lastUse(key),
+		Message: "The key gets 401 permanently: another ApiKey of this name has another key." + lastUse(key),
 	}
 	switch secret := key.DeliverySecretName(); {
 	case secret != "":
@@ -318,7 +318,7 @@ func (c keyChange) delivery() []Effect {
 	}}
 }
 
-// unfinished: the operator has not done what the present spec says, so status tells less.
+// unfinished: the operator has not done what the present spec says, so status shows less.
 func (c keyChange) unfinished() []Effect {
 	if c.before.Status.ObservedGeneration != c.before.Generation {
 		return []Effect{{Type: "StatusBehind", Severity: May, Message: "The operator has not handled the present spec yet, so this plan is of an older status."}}
@@ -328,7 +328,7 @@ func (c keyChange) unfinished() []Effect {
 		v1alpha1.ReasonNewerVersion, v1alpha1.ReasonMerchantNotFound,
 	}
 	if ready := meta.FindStatusCondition(c.before.Status.Conditions, v1alpha1.ReadyCondition); ready != nil && slices.Contains(stuck, ready.Reason) {
-		return []Effect{{Type: "NotReady", Severity: Note, Message: "The ApiKey is not ready (" + ready.Reason + "), so a rotation waits until that is mended."}}
+		return []Effect{{Type: "NotReady", Severity: Note, Message: "The ApiKey is not ready (" + ready.Reason + "), so a rotation waits until that is fixed."}}
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ type Manifests struct {
 }
 
 // Read reads a directory with what is below it, a file, or standard input if the name is "-". Names that begin with a dot hide nothing from
-// GitOps tools; only what Flux leaves out by itself is left out.
+// GitOps tools; only what Flux itself leaves out is left out.
 func (m *Manifests) Read(name string, stdin io.Reader) error {
 	if name == "-" {
 		return m.readFile("standard input", stdin)

@@ -48,7 +48,7 @@ func merchantDeleted(m *v1alpha1.Merchant, keys []string, used *metav1.Time) []E
 	if len(keys) > 0 {
 		effects = append(effects, Effect{
 			Type: "KeysEnd", Severity: Ends, LastUsedTime: used,
-			Message: "The keys of " + list(keys) + " get 401 for good, also if the Merchant is created again." + usedAt(used),
+			Message: "The keys of " + list(keys) + " get 401 permanently, also if the Merchant is created again." + usedAt(used),
 		})
 	}
 	if m.Spec.Webhook != nil {

@@ -75,7 +75,7 @@ func oldKeyInUse(k *v1alpha1.ApiKey, status metav1.ConditionStatus, usedAgo time
 	k.Status.Conditions = append(k.Status.Conditions, metav1.Condition{Type: v1alpha1.OldKeyInUseCondition, Status: status})
 }
 
-// What only a status can tell. The suite of cli compares the rest with what a cluster then does.
+// What only a status can show. The suite of cli compares the rest with what a cluster then does.
 func TestReport_ApiKey(t *testing.T) {
 	const lastUsed = "Last used at 2026-11-23T11:00:00Z."
 	for name, test := range map[string]struct {
@@ -203,7 +203,7 @@ func TestReport_Merchant(t *testing.T) {
 		not           string
 	}{
 		"a deletion": {
-			deleted: true, want: []string{"The keys of till get 401 for good", "Last used at 2026-11-23T11:00:00Z.", "7 events that wait are dropped.", "Set the state to Closed first, and delete the Merchant 15m later."},
+			deleted: true, want: []string{"The keys of till get 401 permanently", "Last used at 2026-11-23T11:00:00Z.", "7 events that wait are dropped.", "Set the state to Closed first, and delete the Merchant 15m later."},
 		},
 		"a deletion of a closed Merchant": {before: func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantClosed }, deleted: true, want: []string{"MAY END  Sessions that are still open end"}, not: "first"},
 		"suspended":                       {after: func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended }, want: []string{"ENDS     All keys of this Merchant get 403: till.", "Last used at 2026-11-23T11:00:00Z."}},

@@ -51,7 +51,7 @@ func TestUnreported(t *testing.T) {
 	}
 }
 
-// Whoever forges a status gets a bounded number of lines.
+// A tenant who forges a status gets a bounded number of lines.
 func TestUnreported_Bounded(t *testing.T) {
 	f := upToDate()
 	f.record.Generation = 1 << 40
@@ -60,7 +60,7 @@ func TestUnreported_Bounded(t *testing.T) {
 	}
 }
 
-// Memory ends with the ApiKey, also of one without a finalizer, of which only the deletion of the record tells.
+// Memory ends with the ApiKey, also of one without a finalizer, of which only the deletion of the record is seen.
 func TestAudited_Forget(t *testing.T) {
 	f := upToDate()
 	secret, err := published.EncodeKey("credentials", *f.record)

@@ -35,11 +35,11 @@ type claimState struct {
 
 // gatherClaims reads the claims to spec.keyDigest and to the last handled digest.
 func (r *Reconciler) gatherClaims(ctx context.Context, from client.Reader, f *facts) error {
-	wanted := []*apikey.Digest{f.digest}
+	digests := []*apikey.Digest{f.digest}
 	if record, known := f.ownRecord(); known && !sameDigest(record.HandledDigest, f.digest) {
-		wanted = append(wanted, record.HandledDigest)
+		digests = append(digests, record.HandledDigest)
 	}
-	for _, digest := range wanted {
+	for _, digest := range digests {
 		if digest == nil {
 			continue
 		}
@@ -68,7 +68,7 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 	case !apierrors.IsNotFound(err):
 		return state, fmt.Errorf("read Secret %s: %w", key, err)
 	}
-	// Only the cache has these indexes. It may lack a write of the last moments; a removed claim is older than that.
+	// Only the cache has these indexes. It may lack a write of the last seconds; a removed claim is older than that.
 	var records, claims corev1.SecretList
 	if err := r.Client.List(ctx, &records, client.MatchingFields{digestIndex: digest.Hex()}, client.UnsafeDisableDeepCopy); err != nil {
 		return state, fmt.Errorf("find published keys of a digest: %w", err)
@@ -103,8 +103,8 @@ func (f facts) replaced(digest apikey.Digest) bool {
 	return known && sameDigest(record.HandledDigest, &digest) && !record.Current.Digest.Equal(digest)
 }
 
-// claimOf returns the claim to spec.keyDigest; ok is false without one.
-func (f facts) claimOf() (state claimState, ok bool) {
+// specClaim returns the claim to spec.keyDigest; ok is false without one.
+func (f facts) specClaim() (state claimState, ok bool) {
 	if f.digest == nil || len(f.claims) == 0 {
 		return claimState{}, false
 	}
@@ -129,8 +129,8 @@ func (c claimState) complete(f facts) bool {
 func missingClaims(f facts, issuing bool) []claimState {
 	var missing []claimState
 	for i, c := range f.claims {
-		wanted := f.handled(c.digest) || issuing && f.digest != nil && i == 0
-		if wanted && !c.taken(f) && !c.complete(f) {
+		needed := f.handled(c.digest) || issuing && f.digest != nil && i == 0
+		if needed && !c.taken(f) && !c.complete(f) {
 			missing = append(missing, c)
 		}
 	}
@@ -162,7 +162,7 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 	return nil
 }
 
-// hasClaim reports whether the ApiKey has claimed a digest. The cache may lack a claim of the last moments; then the sweeper of claims
+// hasClaim reports whether the ApiKey has claimed a digest. The cache may lack a claim of the last seconds; then the sweeper of claims
 // without an owner finds it.
 func (r *Reconciler) hasClaim(ctx context.Context, apiKey *v1alpha1.ApiKey) (bool, error) {
 	var claims corev1.SecretList
@@ -178,15 +178,15 @@ func (r *Reconciler) hasClaim(ctx context.Context, apiKey *v1alpha1.ApiKey) (boo
 	return false, nil
 }
 
-// digestClaimed: a digest belongs to one ApiKey, whoever sets it in another one later.
+// digestClaimed: a digest belongs to one ApiKey, also if it is set in another one later.
 func digestClaimed(f facts) (conditions.Outcome, bool) {
-	c, ok := f.claimOf()
+	c, ok := f.specClaim()
 	return conditions.Stalled(v1alpha1.ReasonKeyDigestClaimed,
 		"spec.keyDigest is claimed by another ApiKey; set the digest of another key"), ok && c.taken(f)
 }
 
 func tooManyDigests(f facts) (conditions.Outcome, bool) {
-	c, ok := f.claimOf()
+	c, ok := f.specClaim()
 	return conditions.Stalled(v1alpha1.ReasonTooManyKeyDigests,
 		"This ApiKey has claimed %d digests, which is the maximum; use a new ApiKey", maxClaims), ok && c.full && !f.handled(c.digest)
 }
@@ -202,6 +202,6 @@ func digestReplaced(f facts) (conditions.Outcome, bool) {
 	if f.outdated() {
 		return outcome, sameDigest(f.digest, f.record.HandledDigest)
 	}
-	c, ok := f.claimOf()
+	c, ok := f.specClaim()
 	return outcome, ok && c.claim != nil && c.claim.Source.UID == f.apiKey.UID && c.claim.Replaced
 }

@@ -135,7 +135,7 @@ func restrictedNewer(f facts) *corev1.Secret {
 
 // newerVersion: an older operator must not change what a newer one wrote, but for revoking it.
 func newerVersion(f facts) (conditions.Outcome, bool) {
-	c, _ := f.claimOf()
+	c, _ := f.specClaim()
 	return conditions.Stalled(v1alpha1.ReasonNewerVersion,
 		"A newer version of the operator wrote a published object of this ApiKey; finish the upgrade of the operator"), f.newer || c.newer
 }
@@ -147,7 +147,7 @@ func revokedByNewer(f facts) (conditions.Outcome, bool) {
 		f.record != nil && f.record.Final().Revoked
 }
 
-// anothersRecord: two UIDs have the same key id, or somebody changed the record. A person must act.
+// anothersRecord: two UIDs have the same key id, or somebody changed the record. A person must decide.
 func anothersRecord(f facts) (conditions.Outcome, bool) {
 	if !f.recordOfAnother() {
 		return conditions.Outcome{}, false
@@ -169,7 +169,7 @@ func merchantMissing(f facts) (conditions.Outcome, bool) {
 	}
 	missing := fmt.Sprintf("Merchant %s does not exist in namespace %s", f.apiKey.Spec.MerchantRef.Name, f.apiKey.Namespace)
 	if f.published != nil { // it was issued for a Merchant, of which this name is all that is left
-		missing = fmt.Sprintf("Merchant %s was deleted from namespace %s: the key gets 401 for good, also if the Merchant is created again",
+		missing = fmt.Sprintf("Merchant %s was deleted from namespace %s: the key gets 401 permanently, also if the Merchant is created again",
 			f.apiKey.Spec.MerchantRef.Name, f.apiKey.Namespace)
 	}
 	if f.merchantMissingFor() < merchantWait {
@@ -236,7 +236,7 @@ const conflictRecheck = time.Minute
 // nextCheck returns the time until the next check is due; 0: never.
 func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	rotation, _ := nextRotation(f)
-	moments := []time.Time{
+	times := []time.Time{
 		rotation, retentionEnd(f), overlapEnd(f), cleanupTime(f), expiry(f), triggerLimit(f).At,
 		reconciler.Recheck(f.now, f.clockWrong, rotation, retentionEnd(f), cleanupTime(f)),
 	}
@@ -246,13 +246,13 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 		if left <= 0 {
 			left = merchantWait
 		}
-		moments = append(moments, f.now.Add(left))
+		times = append(times, f.now.Add(left))
 	case v1alpha1.ReasonSecretConflict, v1alpha1.ReasonKeyDigestClaimed, v1alpha1.ReasonTooManyKeyDigests:
-		moments = append(moments, f.now.Add(conflictRecheck))
+		times = append(times, f.now.Add(conflictRecheck))
 	}
 	for _, u := range upcomingFor(f) {
-		moments = append(moments, u.starts())
+		times = append(times, u.starts())
 	}
-	moments = append(moments, oldKeyChecks(f)...)
-	return reconciler.Until(f.now, moments...)
+	times = append(times, oldKeyChecks(f)...)
+	return reconciler.Until(f.now, times...)
 }

@@ -49,7 +49,7 @@ func decided(p *plan) decision {
 }
 
 func TestDecide(t *testing.T) {
-	digest := apikey.DigestOf("another")
+	digest := apikey.NewDigest("another")
 	for desc, tc := range map[string]struct {
 		facts facts
 		edit  func(*facts)
@@ -266,7 +266,7 @@ func TestDecide(t *testing.T) {
 		},
 		"an overlap that has ended": {
 			facts: upToDate(), edit: func(f *facts) {
-				f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now.Add(-reconciler.EndedMargin)}}
+				f.record.Previous = []published.Previous{{Digest: apikey.NewDigest("old"), ValidUntil: now.Add(-reconciler.EndedMargin)}}
 			},
 			want: decision{Repair: true},
 		},

@@ -213,7 +213,7 @@ func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKe
 	return found, nil
 }
 
-// maxDelivered is how many delivered Secrets one reconciliation reads from the API server. Whoever may write Secrets beside the ApiKey
+// maxDelivered is how many delivered Secrets one reconciliation reads from the API server. A tenant who may write Secrets beside the ApiKey
 // can make more; the next reconciliation, which the watch of a deleted one starts, reads others.
 const maxDelivered = 16
 

@@ -43,7 +43,7 @@ func upToDate() facts {
 			Source:         published.Source{Namespace: "shops", Name: "till", UID: thisUID},
 			Generation:     2,
 			Revision:       7,
-			Current:        published.Current{Digest: apikey.DigestOf("current"), Prefix: "mk_live_x", CreatedAt: now.Add(-time.Hour)},
+			Current:        published.Current{Digest: apikey.NewDigest("current"), Prefix: "mk_live_x", CreatedAt: now.Add(-time.Hour)},
 			State:          v1alpha1.ApiKeyActive,
 			LastRotation:   published.RotationEvent{Time: now.Add(-time.Hour), Cause: v1alpha1.RotationTrigger},
 			HandledTrigger: "a",
@@ -66,7 +66,7 @@ func (f facts) with(secrets ...delivered) facts {
 
 // external makes the key an externally generated one.
 func (f facts) external(key string) facts {
-	digest := apikey.DigestOf(key)
+	digest := apikey.NewDigest(key)
 	f.digest = &digest
 	f.record.HandledDigest = &digest
 	f.delivered = nil

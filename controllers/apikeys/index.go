@@ -82,13 +82,13 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// keysOf returns the ApiKeys of the Merchant.
-func (r *Reconciler) keysOf(ctx context.Context, merchant client.Object) []reconcile.Request {
+// requestsForMerchant returns the ApiKeys of the Merchant.
+func (r *Reconciler) requestsForMerchant(ctx context.Context, merchant client.Object) []reconcile.Request {
 	return reconciler.Requests(ctx, r.Client, &v1alpha1.ApiKeyList{},
 		client.InNamespace(merchant.GetNamespace()), client.MatchingFields{merchantIndex: merchant.GetName()})
 }
 
-// keyOf returns the ApiKey of the published Secret, or those that need the claim.
-func (r *Reconciler) keyOf(ctx context.Context, secret client.Object) []reconcile.Request {
+// requestsForSecret returns the ApiKey of the published Secret, or those that need the claim.
+func (r *Reconciler) requestsForSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	return reconciler.Sources(ctx, r.Client, index.ApiKeys, secret.GetName())
 }

@@ -64,7 +64,7 @@ func (f facts) lastKnown() (revision int64, created time.Time) {
 	return newest.Revision, created
 }
 
-// nextGeneration is above every generation that the credentials namespace tells of: the published record, readable or not, and those that
+// nextGeneration is above every generation that the credentials namespace knows: the published record, readable or not, and those that
 // this operator has seen there. What a tenant may write does not count.
 func nextGeneration(f facts) int64 {
 	last := f.seen.generation
@@ -171,7 +171,7 @@ type unpublishedKey struct {
 }
 
 // resume returns the key that this operator delivered before its publication failed, so that a failure that lasts does not change the
-// delivered Secret again and again. Only the memory of this process says which key that is: whoever may write Secrets beside the ApiKey
+// delivered Secret again and again. Only the memory of this process has that key: a tenant who may write Secrets beside the ApiKey
 // may put any key into it, also one that was revoked.
 func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found bool, err error) {
 	known, ok := r.unpublished.Get(p.apiKey.UID)

@@ -107,7 +107,7 @@ func oldKeyInUse(f facts) *metav1.Condition {
 		if f.endsSoon(key) {
 			reason = v1alpha1.ReasonOverlapEndsSoon
 		}
-		return condition(metav1.ConditionTrue, reason, "%s was used within %s. It gets 401 from %s on; give the new key to whoever still uses it",
+		return condition(metav1.ConditionTrue, reason, "%s was used within %s. It gets 401 from %s on; give the new key to who still uses it",
 			key.name(), duration(f.times.Window), key.ValidUntil.Format(time.RFC3339))
 	}
 	if key, found := firstToEnd(keys, useUnknown); found {
@@ -224,6 +224,6 @@ func LastUseOutdated(ctx context.Context, cache client.Reader, namespace string,
 	if errors.Is(err, published.ErrInvalid) || record.Source.UID != apiKey.UID {
 		return false, nil // there is nothing to compare with
 	}
-	wanted := shownUse(uses, record.Current.Digest, shown, currentUseStep)
-	return wanted != nil && !wanted.Equal(shown), nil
+	desired := shownUse(uses, record.Current.Digest, shown, currentUseStep)
+	return desired != nil && !desired.Equal(shown), nil
 }

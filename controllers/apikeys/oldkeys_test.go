@@ -20,14 +20,14 @@ import (
 // rotated are the facts of a key whose old one is valid for some time, and whose uses were read a minute ago and recorded for long.
 func rotated(left time.Duration) facts {
 	f := upToDate()
-	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), Prefix: "mk_live_old", ValidUntil: now.Add(left)}}
+	f.record.Previous = []published.Previous{{Digest: apikey.NewDigest("old"), Prefix: "mk_live_old", ValidUntil: now.Add(left)}}
 	f.uses = lastuse.Evidence{ReadTime: now.Add(-time.Minute), RecordingSince: now.Add(-24 * time.Hour)}
 	return f
 }
 
 // uses are those of a key, so long ago.
 func uses(key string, ago time.Duration) published.DigestUses {
-	return published.DigestUses(fmt.Sprintf("%s %d", published.DigestTag(apikey.DigestOf(key)), now.Add(-ago).Unix()))
+	return published.DigestUses(fmt.Sprintf("%s %d", published.DigestTag(apikey.NewDigest(key)), now.Add(-ago).Unix()))
 }
 
 func (f facts) used(all ...published.DigestUses) facts {
@@ -100,7 +100,7 @@ func expireIn(f *facts, left time.Duration) {
 // Of several old keys one that is used decides, and then one of which nothing is known.
 func TestOldKeyInUse_SeveralOldKeys(t *testing.T) {
 	f := rotated(24 * time.Hour)
-	f.record.Previous = append(f.record.Previous, published.Previous{Digest: apikey.DigestOf("older"), Prefix: "mk_live_older", ValidUntil: now.Add(12 * time.Hour)})
+	f.record.Previous = append(f.record.Previous, published.Previous{Digest: apikey.NewDigest("older"), Prefix: "mk_live_older", ValidUntil: now.Add(12 * time.Hour)})
 	f = f.used(uses("older", time.Hour))
 	if got := oldKeyInUse(f); got.Status != metav1.ConditionTrue || !strings.Contains(got.Message, "mk_live_older") {
 		t.Errorf("%+v", got)
@@ -119,7 +119,7 @@ func TestOldKeyInUse_StatusIsNotBelieved(t *testing.T) {
 	f.apiKey.Status.LastUsedTime = &future
 	f.apiKey.Status.PreviousKeys = []v1alpha1.PreviousKey{{Prefix: "mk_live_old", ValidUntil: metav1.NewTime(now.Add(24 * time.Hour)), LastUsedTime: &future}}
 	f.apiKey.Status.Conditions = []metav1.Condition{{Type: v1alpha1.OldKeyInUseCondition, Status: metav1.ConditionFalse, Reason: "OldKeyUnused"}}
-	status := statusOf(f, conditions.Ready("fine"))
+	status := newStatus(f, conditions.Ready("fine"))
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.OldKeyInUseCondition) {
 		t.Errorf("conditions %+v", status.Conditions)
 	}
@@ -135,19 +135,19 @@ func TestOldKeyInUse_StatusIsNotBelieved(t *testing.T) {
 // the use is that of the old key.
 func TestStatus_LastUsedTime(t *testing.T) {
 	f := rotated(24*time.Hour).used(uses("current", 59*time.Minute), uses("old", 2*time.Hour))
-	f.apiKey.Status = statusOf(f, conditions.Ready("fine"))
+	f.apiKey.Status = newStatus(f, conditions.Ready("fine"))
 	f = f.used(uses("current", 0), uses("old", 2*time.Hour-9*time.Minute))
-	status := statusOf(f, conditions.Ready("fine"))
+	status := newStatus(f, conditions.Ready("fine"))
 	if !status.LastUsedTime.Equal(f.apiKey.Status.LastUsedTime) || !status.PreviousKeys[0].LastUsedTime.Equal(f.apiKey.Status.PreviousKeys[0].LastUsedTime) {
 		t.Errorf("within the step: %v, %v", status.LastUsedTime, status.PreviousKeys)
 	}
 	f = f.used(uses("current", -time.Minute), uses("old", 2*time.Hour-10*time.Minute))
-	status = statusOf(f, conditions.Ready("fine"))
+	status = newStatus(f, conditions.Ready("fine"))
 	if !status.LastUsedTime.Time.Equal(now.Add(time.Minute)) || !status.PreviousKeys[0].LastUsedTime.Time.Equal(now.Add(10*time.Minute-2*time.Hour)) {
 		t.Errorf("after the step: %v, %v", status.LastUsedTime, status.PreviousKeys)
 	}
 	f.uses.Uses = uses("another", 0)
-	if status = statusOf(f, conditions.Ready("fine")); status.LastUsedTime != nil || status.PreviousKeys[0].LastUsedTime != nil {
+	if status = newStatus(f, conditions.Ready("fine")); status.LastUsedTime != nil || status.PreviousKeys[0].LastUsedTime != nil {
 		t.Errorf("without a use: %v, %v", status.LastUsedTime, status.PreviousKeys)
 	}
 }

@@ -151,7 +151,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 // withdraw revokes the key, remembers the ApiKey in a tombstone, and then deletes the published Secret and the delivered ones. Nothing
 // delays the revocation, and the record stays until the tombstone is written, so that an interruption forgets nothing. An ApiKey that
 // never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache may be late. It does not
-// ask for the finalizer first: whoever may write the object may have removed it.
+// ask for the finalizer first: its tenant may have removed it.
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
 	secret, err := r.publishedLive(ctx, apiKey)
 	if err != nil {
@@ -220,9 +220,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("apikey").
-		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(conditionsOf))).
-		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.keysOf), builder.WithPredicates(merchantChanges())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.keyOf), builder.WithPredicates(r.rememberVersions(ctx))).
+		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
+		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSecret), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WatchesRawSource(source.Channel(r.Outdated, &handler.TypedEnqueueRequestForObject[*v1alpha1.ApiKey]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
@@ -234,18 +234,18 @@ func merchantChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
-			stateOf(e.ObjectOld) != stateOf(e.ObjectNew)
+			merchantState(e.ObjectOld) != merchantState(e.ObjectNew)
 	}}
 }
 
-func stateOf(object client.Object) v1alpha1.MerchantState {
+func merchantState(object client.Object) v1alpha1.MerchantState {
 	if merchant, ok := object.(*v1alpha1.Merchant); ok {
 		return merchant.Spec.State
 	}
 	return ""
 }
 
-func conditionsOf(object client.Object) []metav1.Condition {
+func statusConditions(object client.Object) []metav1.Condition {
 	if apiKey, ok := object.(*v1alpha1.ApiKey); ok {
 		return apiKey.Status.Conditions
 	}

@@ -139,7 +139,7 @@ func restored(f facts) bool {
 func restoredRevision(secret *corev1.Secret) int64 { return secret.CreationTimestamp.UnixMilli() }
 
 // publish writes the record in place of the version that was read, or creates it. The API writes it too, so this is a
-// compare-and-swap. The audit log has the changed settings before: whoever comes after an interruption finds nothing changed.
+// compare-and-swap. The audit log has the changed settings before: a reconciliation after an interruption finds nothing changed.
 func (r *Reconciler) publish(ctx context.Context, read *corev1.Secret, record published.KeyRecord) error {
 	secret, err := published.EncodeKey(r.CredentialsNamespace, record)
 	if err == nil {

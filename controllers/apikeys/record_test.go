@@ -23,7 +23,7 @@ func TestRecord_NewKey(t *testing.T) {
 	if key == nil {
 		t.Fatal("no new key")
 	}
-	next := published.Current{Digest: apikey.DigestOf("next"), CreatedAt: now}
+	next := published.Current{Digest: apikey.NewDigest("next"), CreatedAt: now}
 	want := *f.record
 	want.Generation = 3
 	want.Revision = now.UnixMilli()
@@ -47,7 +47,7 @@ func TestRecord_First(t *testing.T) {
 	if key == nil {
 		t.Fatal("no new key")
 	}
-	record := key.base.Rotated(published.Current{Digest: apikey.DigestOf("first"), CreatedAt: now}, key.cause, key.overlap, now)
+	record := key.base.Rotated(published.Current{Digest: apikey.NewDigest("first"), CreatedAt: now}, key.cause, key.overlap, now)
 	secret, err := published.EncodeKey("credentials", record)
 	if err != nil {
 		t.Fatalf("the first record cannot be published: %v", err)
@@ -187,17 +187,17 @@ func TestRecord_ReplacesARestoredOne(t *testing.T) {
 		f.record.Superseded = true
 		edit(&f)
 		key := decide(f).newKey
-		record := key.base.Rotated(published.Current{Digest: apikey.DigestOf("next"), CreatedAt: now}, key.cause, key.overlap, now)
+		record := key.base.Rotated(published.Current{Digest: apikey.NewDigest("next"), CreatedAt: now}, key.cause, key.overlap, now)
 		if !record.Current.CreatedAt.After(now.Add(time.Hour)) || record.Superseded || record.NewerIssued != 0 {
 			t.Errorf("%s: issued at %s, %+v", name, record.Current.CreatedAt, record)
 		}
 	}
 }
 
-// A repair touches nothing but what follows from the ApiKey.
+// A repair changes only what follows from the ApiKey.
 func TestRecord_Repair(t *testing.T) {
 	f := upToDate()
-	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), ValidUntil: now.Add(time.Hour)}}
+	f.record.Previous = []published.Previous{{Digest: apikey.NewDigest("old"), ValidUntil: now.Add(time.Hour)}}
 	want := *f.record
 	f.record.Source.Name, f.record.State = "somebody", v1alpha1.ApiKeyDisabled
 	got := decide(f).repair
@@ -235,15 +235,15 @@ func TestRecord_OverlapEnds(t *testing.T) {
 	f.times.Check = 24 * time.Hour // only the ends matter here
 	first, second := now.Add(time.Minute), now.Add(time.Hour)
 	f.record.Previous = []published.Previous{
-		{Digest: apikey.DigestOf("newer"), ValidUntil: second}, {Digest: apikey.DigestOf("older"), ValidUntil: first},
+		{Digest: apikey.NewDigest("newer"), ValidUntil: second}, {Digest: apikey.NewDigest("older"), ValidUntil: first},
 	}
 	if got, want := nextCheck(f, decide(f).outcome), first.Sub(now); got != want {
 		t.Errorf("checks again in %s, want %s, the end of the first overlap", got, want)
 	}
 	f.now = first
-	if p := decide(f); p.repair != nil || len(statusOf(f, p.outcome).PreviousKeys) != 1 || nextCheck(f, p.outcome) != reconciler.EndedMargin {
+	if p := decide(f); p.repair != nil || len(newStatus(f, p.outcome).PreviousKeys) != 1 || nextCheck(f, p.outcome) != reconciler.EndedMargin {
 		t.Errorf("at its end: repaired to %+v with %d previous keys in the status; want it in the record, for readers whose clocks are behind",
-			p.repair, len(statusOf(f, p.outcome).PreviousKeys))
+			p.repair, len(newStatus(f, p.outcome).PreviousKeys))
 	}
 	f.now = first.Add(reconciler.EndedMargin)
 	repaired := decide(f).repair
@@ -256,7 +256,7 @@ func TestRecord_OverlapEnds(t *testing.T) {
 func TestDecide_ClockWrong(t *testing.T) {
 	for desc, edit := range map[string]func(*facts){
 		"an ended overlap": func(f *facts) {
-			f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("older"), ValidUntil: now.Add(-time.Hour)}}
+			f.record.Previous = []published.Previous{{Digest: apikey.NewDigest("older"), ValidUntil: now.Add(-time.Hour)}}
 		},
 		"a schedule":  func(f *facts) { f.apiKey.Spec.Rotation.EverySeconds = new(int32(300)) },
 		"a retention": func(f *facts) { f.apiKey.Spec.Delivery = &v1alpha1.Delivery{RetainSeconds: new(int32(300))} },

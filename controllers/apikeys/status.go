@@ -51,7 +51,7 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 		r.Metrics.overlapsEnd(p.apiKey.UID, endings(p.facts))
 	}
 	r.auditExpiry(ctx, p)
-	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.apiKey, statusOf(p.facts, p.outcome)))
+	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.apiKey, newStatus(p.facts, p.outcome)))
 }
 
 // warn emits the warnings that do not stand yet, and remembers which ones stand now. apply has emitted those of the plan.
@@ -88,9 +88,9 @@ func (r *Reconciler) warn(p *plan) {
 	r.NoteWarned(p.apiKey, standing)
 }
 
-// statusOf is pure. It rebuilds the status from the record. Without a record it keeps the last status, which tells
+// newStatus is pure. It rebuilds the status from the record. Without a record it keeps the last status, which tells
 // a lost key from a first one.
-func statusOf(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
+func newStatus(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 	status := *f.apiKey.Status.DeepCopy()
 	status.ObservedGeneration = f.apiKey.Generation
 	status.KeyID = published.ID(f.apiKey.UID)
@@ -143,19 +143,19 @@ func conditionsFor(f facts, outcome conditions.Outcome) []metav1.Condition {
 		}
 		return all
 	}
-	wanted := map[string]*metav1.Condition{
+	desired := map[string]*metav1.Condition{
 		v1alpha1.DeliveredCondition: delivery(f), v1alpha1.KeyLostCondition: keyLost(f), v1alpha1.OldKeyInUseCondition: oldKeyInUse(f),
 	}
 	for _, u := range upcomingFor(f) {
-		wanted[u.condition] = u.conditionOf(f)
+		desired[u.condition] = u.newCondition(f)
 	}
-	for _, kind := range slices.Sorted(maps.Keys(wanted)) {
-		if wanted[kind] == nil {
+	for _, kind := range slices.Sorted(maps.Keys(desired)) {
+		if desired[kind] == nil {
 			meta.RemoveStatusCondition(&all, kind)
 			continue
 		}
-		wanted[kind].ObservedGeneration = f.apiKey.Generation
-		all = conditions.With(all, *wanted[kind], f.now)
+		desired[kind].ObservedGeneration = f.apiKey.Generation
+		all = conditions.With(all, *desired[kind], f.now)
 	}
 	return all
 }
@@ -282,8 +282,8 @@ func (u upcoming) reported(now time.Time) bool { return !u.at.IsZero() && !now.B
 
 func (u upcoming) message() string { return fmt.Sprintf(u.text, u.at.Format(time.RFC3339)) }
 
-// conditionOf returns the condition that reports it; nil: it is not time to.
-func (u upcoming) conditionOf(f facts) *metav1.Condition {
+// newCondition returns the condition that reports it; nil: it is not time to.
+func (u upcoming) newCondition(f facts) *metav1.Condition {
 	if !u.reported(f.now) {
 		return nil
 	}

@@ -32,7 +32,7 @@ func TestStatus_RebuiltFromTheRecord(t *testing.T) {
 		LastRotation:       &v1alpha1.RotationStatus{Time: metav1.NewTime(now.Add(-time.Hour)), Cause: v1alpha1.RotationTrigger},
 		ObservedTrigger:    "a",
 	}
-	got := statusOf(f, decide(f).outcome)
+	got := newStatus(f, decide(f).outcome)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(v1alpha1.ApiKeyStatus{}, "Conditions")); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
@@ -43,12 +43,12 @@ func TestStatus_Generation(t *testing.T) {
 	f := upToDate().lost()
 	f.merchantID = ""
 	f.apiKey.Status.KeyGeneration = 7
-	if got := statusOf(f, decide(f).outcome).KeyGeneration; got != 7 {
+	if got := newStatus(f, decide(f).outcome).KeyGeneration; got != 7 {
 		t.Errorf("without a record, keyGeneration is %d, want 7", got)
 	}
 	f = upToDate()
 	f.apiKey.Status.KeyGeneration = 7
-	if got := statusOf(f, decide(f).outcome).KeyGeneration; got != 2 {
+	if got := newStatus(f, decide(f).outcome).KeyGeneration; got != 2 {
 		t.Errorf("with a record of generation 2, keyGeneration is %d", got)
 	}
 }
@@ -86,7 +86,7 @@ func TestStatus_MerchantMissing(t *testing.T) {
 	f.merchantID, f.merchants = "", []string{"books", "tea"}
 	pass := func(after time.Duration) (conditions []string, message string) {
 		f.now = now.Add(after)
-		f.apiKey.Status = statusOf(f, decide(f).outcome)
+		f.apiKey.Status = newStatus(f, decide(f).outcome)
 		for _, c := range f.apiKey.Status.Conditions {
 			if c.Type == v1alpha1.ReconcilingCondition || c.Type == v1alpha1.StalledCondition {
 				conditions = append(conditions, c.Type)
@@ -104,7 +104,7 @@ func TestStatus_MerchantMissing(t *testing.T) {
 		t.Errorf("checks again in %s, want %s", got, want)
 	}
 	got, message := pass(merchantWait)
-	want := "Merchant coffee was deleted from namespace shops: the key gets 401 for good, also if the Merchant is created again; its Merchants are books, tea. " +
+	want := "Merchant coffee was deleted from namespace shops: the key gets 401 permanently, also if the Merchant is created again; its Merchants are books, tea. " +
 		"Create the Merchant, or another ApiKey with the right merchantRef"
 	if !slices.Equal(got, []string{v1alpha1.StalledCondition}) || message != want {
 		t.Errorf("after ten minutes: %v: %s", got, message)
@@ -121,9 +121,9 @@ func TestStatus_MerchantMissing(t *testing.T) {
 // The ten minutes count from when the Merchant is missed, not from a failure before.
 func TestNextCheck_AfterAFailure(t *testing.T) {
 	f := upToDate()
-	f.apiKey.Status = statusOf(f, conditions.Failed(errors.New("the API server is away")))
+	f.apiKey.Status = newStatus(f, conditions.Failed(errors.New("the API server is away")))
 	f.merchantID, f.now = "", now.Add(time.Hour)
-	f.apiKey.Status = statusOf(f, decide(f).outcome)
+	f.apiKey.Status = newStatus(f, decide(f).outcome)
 	f.now = f.now.Add(time.Minute)
 	if outcome := decide(f).outcome; outcome.Abnormal() != v1alpha1.ReconcilingCondition {
 		t.Errorf("after a minute: %+v", outcome)
@@ -133,11 +133,11 @@ func TestNextCheck_AfterAFailure(t *testing.T) {
 // What could not be read says nothing about the key.
 func TestStatus_ReadFails(t *testing.T) {
 	f := upToDate()
-	f.record.Previous = []published.Previous{{Digest: apikey.DigestOf("old"), Prefix: "mk_live_o", ValidUntil: now.Add(time.Hour)}}
-	f.apiKey.Status = statusOf(f, decide(f).outcome)
+	f.record.Previous = []published.Previous{{Digest: apikey.NewDigest("old"), Prefix: "mk_live_o", ValidUntil: now.Add(time.Hour)}}
+	f.apiKey.Status = newStatus(f, decide(f).outcome)
 	want := f.apiKey.Status.DeepCopy()
 	unread := facts{now: now, apiKey: f.apiKey, incomplete: true}
-	got := statusOf(unread, conditions.Failed(errors.New("the API server is away")))
+	got := newStatus(unread, conditions.Failed(errors.New("the API server is away")))
 	got.Conditions, want.Conditions = dropReady(got.Conditions), dropReady(want.Conditions)
 	if diff := cmp.Diff(want, &got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
@@ -388,7 +388,7 @@ func TestUpcoming(t *testing.T) {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
 			}
-			f.apiKey.Status = statusOf(f, conditions.Ready("fine"))
+			f.apiKey.Status = newStatus(f, conditions.Ready("fine"))
 			var types []string
 			for _, c := range f.apiKey.Status.Conditions {
 				if !slices.Contains([]string{v1alpha1.ReadyCondition, v1alpha1.DeliveredCondition, v1alpha1.OldKeyInUseCondition}, c.Type) { // those of every key
@@ -410,9 +410,9 @@ func TestUpcoming_InTime(t *testing.T) {
 		t.Errorf("checks again in %s, want %s, a week before the expiry", got, want)
 	}
 	f.now = now.Add(25 * 24 * time.Hour)
-	f.apiKey.Status = statusOf(f, conditions.Ready("fine"))
+	f.apiKey.Status = newStatus(f, conditions.Ready("fine"))
 	f.apiKey.Spec.ExpiresAt = nil
-	for _, c := range statusOf(f, conditions.Ready("fine")).Conditions {
+	for _, c := range newStatus(f, conditions.Ready("fine")).Conditions {
 		if c.Type == v1alpha1.ExpiringSoonCondition {
 			t.Error("the condition stays although the expiry was taken back")
 		}

@@ -73,7 +73,7 @@ func (r *Reconciler) rememberVersions(ctx context.Context) predicate.Predicate {
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			switch before, keyID := decodeVersion(e.Object); {
 			case keyID == "":
-			case r.wanted(ctx, e.Object.GetName()):
+			case r.needed(ctx, e.Object.GetName()):
 				r.versions.replaced(keyID, before, version{})
 			default:
 				r.versions.forget(keyID)
@@ -84,8 +84,8 @@ func (r *Reconciler) rememberVersions(ctx context.Context) predicate.Predicate {
 	}
 }
 
-// wanted reports whether the cache has an ApiKey that is not being deleted for the published Secret of that name.
-func (r *Reconciler) wanted(ctx context.Context, name string) bool {
+// needed reports whether the cache has an ApiKey that is not being deleted for the published Secret of that name.
+func (r *Reconciler) needed(ctx context.Context, name string) bool {
 	sources, err := index.ApiKeys.Find(ctx, r.Client, name)
 	return err == nil && len(sources) > 0 && sources[0].GetDeletionTimestamp().IsZero()
 }

@@ -72,7 +72,7 @@ func (i Index[O]) Values(object client.Object) []string {
 	}
 	var values []string
 	for _, text := range i.Texts(typed) {
-		values = append(values, valueOf(text))
+		values = append(values, hashText(text))
 	}
 	return values
 }
@@ -80,7 +80,7 @@ func (i Index[O]) Values(object client.Object) []string {
 // Find returns the objects with this text. They belong to the cache, so nobody may change them.
 func (i Index[O]) Find(ctx context.Context, cache client.Reader, text string, options ...client.ListOption) ([]O, error) {
 	_, list := i.Empty()
-	options = append(options, client.MatchingFields{i.Field: valueOf(text)}, client.UnsafeDisableDeepCopy)
+	options = append(options, client.MatchingFields{i.Field: hashText(text)}, client.UnsafeDisableDeepCopy)
 	if err := cache.List(ctx, list, options...); err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (i Index[O]) Find(ctx context.Context, cache client.Reader, text string, op
 	return found, err
 }
 
-// valueOf returns the value under which an index has a text.
-func valueOf(text string) string {
+// hashText returns the value under which an index has a text.
+func hashText(text string) string {
 	const values = 16384 // 6 objects each, if there are 100,000
 	return strconv.Itoa(int(crc32.ChecksumIEEE([]byte(text)) % values))
 }

@@ -79,7 +79,7 @@ func restrictedNewer(configMap *corev1.ConfigMap, spec published.MerchantRecord)
 	return restricted
 }
 
-// sameContent reports whether the ConfigMap has exactly the wanted content. Other labels do not matter.
+// sameContent reports whether the ConfigMap has exactly the desired content. Other labels do not matter.
 func sameContent(got, want *corev1.ConfigMap) bool {
 	return got.Labels[published.Label] == want.Labels[published.Label] &&
 		maps.Equal(got.Data, want.Data) && len(got.BinaryData) == 0

@@ -166,7 +166,7 @@ func TestDecide_RateLimitAboveThePlatformsMaximum(t *testing.T) {
 			if got := fmt.Sprintf("%d per second, %d at once", record.RateLimit.RequestsPerSecond, record.RateLimit.Burst); err != nil || got != test.want {
 				t.Errorf("publishes %s, %v; want %s", got, err, test.want)
 			}
-			status := statusOf(f, p.outcome)
+			status := newStatus(f, p.outcome)
 			condition := meta.FindStatusCondition(status.Conditions, v1alpha1.RateLimitReducedCondition)
 			if reduced := condition != nil && condition.Status == metav1.ConditionTrue; reduced != test.reduced {
 				t.Errorf("the condition is %+v", condition)
@@ -175,7 +175,7 @@ func TestDecide_RateLimitAboveThePlatformsMaximum(t *testing.T) {
 				t.Errorf("the Merchant is not Ready: %+v", status.Conditions)
 			}
 			f.maximum, f.merchant.Status = v1alpha1.RateLimit{}, status
-			if later := statusOf(f, p.outcome); meta.FindStatusCondition(later.Conditions, v1alpha1.RateLimitReducedCondition) != nil {
+			if later := newStatus(f, p.outcome); meta.FindStatusCondition(later.Conditions, v1alpha1.RateLimitReducedCondition) != nil {
 				t.Error("the condition stays when the maximum is raised")
 			}
 		})

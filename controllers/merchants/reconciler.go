@@ -192,7 +192,7 @@ func (r *Reconciler) emitRemoval(ctx context.Context, p *plan) {
 // withdraw closes the published merchant, so that its keys are refused, remembers the Merchant in a tombstone, without which its events
 // would be kept, and then deletes the ConfigMap, the signing secret and the copy. The ConfigMap stays until the tombstone is written, so
 // that an interruption forgets nothing. A Merchant that was never published leaves no tombstone. It reads from the API server, because
-// the cache may be late. A ConfigMap without the operator's label is not changed. It does not ask for the finalizer first: whoever may write
+// the cache may be late. A ConfigMap without the operator's label is not changed. It does not ask for the finalizer first: its tenant, who may write
 // the object may have removed it.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
 	f, err := r.gather(ctx, r.Live, merchant)
@@ -237,16 +237,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("merchant").
-		For(&v1alpha1.Merchant{}, builder.WithPredicates(predicate.Or(reconciler.Changes(conditionsOf), webhookTested))).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.merchantOf)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.merchantOf)).
+		For(&v1alpha1.Merchant{}, builder.WithPredicates(predicate.Or(reconciler.Changes(statusConditions), webhookTested))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.Merchant{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// merchantOf returns the Merchant of the published object.
-func (r *Reconciler) merchantOf(ctx context.Context, object client.Object) []reconcile.Request {
+// requestsForPublished returns the Merchant of the published object.
+func (r *Reconciler) requestsForPublished(ctx context.Context, object client.Object) []reconcile.Request {
 	return reconciler.Sources(ctx, r.Client, index.Merchants, object.GetName())
 }
 
@@ -262,7 +262,7 @@ func observedTestTrigger(object client.Object) string {
 	return ""
 }
 
-func conditionsOf(object client.Object) []metav1.Condition {
+func statusConditions(object client.Object) []metav1.Condition {
 	if merchant, ok := object.(*v1alpha1.Merchant); ok {
 		return ownConditions(merchant.Status.Conditions)
 	}

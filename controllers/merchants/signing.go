@@ -74,7 +74,7 @@ func triggerLimit(f facts) reconciler.TriggerLimit {
 	return reconciler.NewTriggerLimit(f.record.TriggerTAT, f.now)
 }
 
-// signingUpToDate reports whether the published Secret has the wanted record.
+// signingUpToDate reports whether the published Secret has the desired record.
 func signingUpToDate(f facts) bool {
 	want, err := published.EncodeWebhook(f.namespace, asSpecified(f))
 	return err == nil && f.signing.Labels[published.Label] == published.LabelWebhook &&

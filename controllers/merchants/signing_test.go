@@ -206,19 +206,19 @@ func TestStatus_WebhookSecretName(t *testing.T) {
 	} {
 		f := upToDate(t)
 		tc.edit(&f)
-		if got := statusOf(f, conditions.Ready("")).WebhookSecretName; got != tc.want {
+		if got := newStatus(f, conditions.Ready("")).WebhookSecretName; got != tc.want {
 			t.Errorf("%s: %q, want %q", desc, got, tc.want)
 		}
 	}
 }
 
-// A status that holds nothing but what the dispatcher says has lost all that the operator said.
+// A status that holds only what the dispatcher reports has lost all that the operator reported.
 func TestStatus_DispatcherCondition(t *testing.T) {
 	m := merchant()
 	m.Status.Conditions = conditions.Ready("reported").Conditions(nil, 1, now)
 	m.Status.Conditions = append(m.Status.Conditions, m.Status.Conditions[0])
 	m.Status.Conditions[1].Type = v1alpha1.WebhookHealthyCondition
-	if got := conditionsOf(m); len(got) != 1 || got[0].Type != v1alpha1.ReadyCondition {
+	if got := statusConditions(m); len(got) != 1 || got[0].Type != v1alpha1.ReadyCondition {
 		t.Errorf("the operator's conditions are %v", got)
 	}
 	if len(m.Status.Conditions) != 2 || m.Status.Conditions[1].Type != v1alpha1.WebhookHealthyCondition {

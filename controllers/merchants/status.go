@@ -52,12 +52,12 @@ func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.D
 		}
 	}
 	r.NoteWarned(p.merchant, standing)
-	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.merchant, statusOf(p.facts, p.outcome)))
+	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.merchant, newStatus(p.facts, p.outcome)))
 }
 
-// statusOf is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is
+// newStatus is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is
 // missing, to distinguish a first signing secret from a lost one.
-func statusOf(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
+func newStatus(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
 	status.MerchantID = published.PublicMerchantID(published.ID(f.merchant.UID))

@@ -83,7 +83,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-claim").
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelDigest))).
-		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.claimsOf), builder.WithPredicates(onDelete())).
+		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.requestsForClaims), builder.WithPredicates(onDelete())).
 		Complete(reconcile.AsReconciler(s.Client, claims{s}))
 	if err != nil {
 		return err
@@ -110,8 +110,8 @@ func (s Sweeper) publishedAs(name func(id string) string) handler.EventHandler {
 	})
 }
 
-// claimsOf returns the claims of an ApiKey.
-func (s Sweeper) claimsOf(ctx context.Context, apiKey client.Object) []reconcile.Request {
+// requestsForClaims returns the claims of an ApiKey.
+func (s Sweeper) requestsForClaims(ctx context.Context, apiKey client.Object) []reconcile.Request {
 	return reconciler.Requests(ctx, s.Client, &corev1.SecretList{}, client.MatchingFields{claimKeyIndex: published.ID(apiKey.GetUID())})
 }
 

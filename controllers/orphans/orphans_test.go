@@ -37,7 +37,7 @@ func laterKey() *corev1.Secret {
 			Namespace: credentials, Name: published.KeyName(id), UID: "1", Labels: map[string]string{published.Label: published.LabelKey},
 		},
 		Type: published.KeySecretType,
-		Data: map[string][]byte{"record.json": []byte(strings.NewReplacer("UID", string(sourceUID), "DIGEST", apikey.DigestOf("till").Hex(), `"ID"`, `"`+id+`"`).Replace(`{
+		Data: map[string][]byte{"record.json": []byte(strings.NewReplacer("UID", string(sourceUID), "DIGEST", apikey.NewDigest("till").Hex(), `"ID"`, `"`+id+`"`).Replace(`{
 			"version": 2, "keyID": "ID", "merchantID": "merchant2345", "source": {"namespace": "shops", "name": "till", "uid": "UID"},
 			"generation": 1, "revision": 1767225600000, "current": {"digest": "DIGEST", "createdAt": "2026-01-01T00:00:00Z"},
 			"state": "Active", "previous": {"count": 3}, "lastRotation": 7}`))},
@@ -221,7 +221,7 @@ func TestClaims_ExpiredGetsNoSecondTombstone(t *testing.T) {
 func claimAndTombstone(t *testing.T, ended published.Tombstone) (*corev1.Secret, *corev1.ConfigMap) {
 	t.Helper()
 	claim, err := published.EncodeDigestClaim(credentials, published.DigestClaim{
-		Digest: apikey.DigestOf("a key from a vault, with 32 characters"), Source: ended.Source, KeyID: ended.ID, ClaimedAt: ended.EndedAt,
+		Digest: apikey.NewDigest("a key from a vault, with 32 characters"), Source: ended.Source, KeyID: ended.ID, ClaimedAt: ended.EndedAt,
 	})
 	if err != nil {
 		t.Fatal(err)

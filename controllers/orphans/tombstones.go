@@ -35,7 +35,7 @@ func claimKey(object client.Object) []string {
 	return []string{claim.KeyID}
 }
 
-// maxTombstones is the maximum number of tombstones for the objects of one namespace. Whoever may create and delete ApiKeys there would
+// maxTombstones is the maximum number of tombstones for the objects of one namespace. A tenant who may create and delete ApiKeys there would
 // otherwise fill the credentials namespace and the memory of every role.
 const maxTombstones = 1000
 

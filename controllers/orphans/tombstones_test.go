@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
 
-// Whoever creates and deletes ApiKeys for hours leaves 1,000 tombstones: the newest ones. Claims end with their tombstones, and those of
+// A tenant who creates and deletes ApiKeys for hours leaves 1,000 tombstones: the newest ones. Claims end with their tombstones, and those of
 // another namespace stay.
 func TestTombstones_BoundPerNamespace(t *testing.T) {
 	const surplus = 3

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// failures delay the next reconciliation of an object that failed, whoever asks for it. The queue's own back-off does not: a
+// failures delay the next reconciliation of an object that failed, whatever asks for it. The queue's own back-off does not: a
 // reconciliation that writes a Secret and then fails is asked for again by the watch of that Secret, at once. A new spec is tried at
 // once. The zero value is ready for use.
 type failures struct {

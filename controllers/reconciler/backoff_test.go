@@ -11,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// An object that fails waits longer each time, whoever asks, until its spec changes or it succeeds.
+// An object that fails waits longer each time, whatever asks, until its spec changes or it succeeds.
 func TestFailures(t *testing.T) {
 	var f failures
 	object := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{UID: "one", Generation: 1}}
@@ -48,7 +48,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Whoever creates objects that fail, and makes them vanish without a deletion that the operator sees, does not fill its memory.
+// Objects that fail, and vanish without a deletion that the operator sees, do not fill its memory.
 func TestFailures_ObjectsThatVanish(t *testing.T) {
 	var f failures
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -45,7 +45,7 @@ func (b *Base) AddFinalizer(ctx context.Context, object client.Object) (added bo
 func (b *Base) RemoveFinalizer(ctx context.Context, object client.Object) error {
 	b.failures.note(object, false, b.Clock.Now())
 	if !controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
-		return nil // whoever has removed it adds none to an object that is being deleted
+		return nil // none can be added to an object that is being deleted
 	}
 	kind, err := apiutil.GVKForObject(object, b.Client.Scheme())
 	if err != nil {

@@ -49,7 +49,7 @@ type Object[T any] interface {
 	client.Object
 }
 
-// Wait returns how long the object must not be reconciled: the cache is older than the operator's own write, or it failed a moment ago.
+// Wait returns how long the object must not be reconciled: the cache is older than the operator's own write, or it has just failed.
 func (b *Base) Wait(object client.Object) time.Duration {
 	if b.written.behind(object, b.Clock.Now()) {
 		return AfterWrite
@@ -158,12 +158,12 @@ func (b *Base) Warn(object client.Object, reason, action, format string, args ..
 // than the clocks of operator and API server may differ.
 const EndedMargin = 10 * time.Minute
 
-// ClockRecheck is how soon to try again what a wrong clock has put off.
+// ClockRecheck is how soon to try again what a wrong clock has deferred.
 const ClockRecheck = time.Minute
 
-// Recheck returns when to try again what was due at one of these moments and is put off because of a wrong clock; zero: nothing is.
-func Recheck(now time.Time, clockWrong bool, moments ...time.Time) time.Time {
-	for _, at := range moments {
+// Recheck returns when to try again what was due at one of these times and is deferred because of a wrong clock; zero: nothing is.
+func Recheck(now time.Time, clockWrong bool, times ...time.Time) time.Time {
+	for _, at := range times {
 		if clockWrong && !at.IsZero() && !at.After(now) {
 			return now.Add(ClockRecheck)
 		}
@@ -171,10 +171,10 @@ func Recheck(now time.Time, clockWrong bool, moments ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// Until returns the time from now to the first moment that is ahead; 0: none.
-func Until(now time.Time, moments ...time.Time) time.Duration {
+// Until returns the time from now to the first time that is ahead; 0: none.
+func Until(now time.Time, times ...time.Time) time.Duration {
 	var next time.Duration
-	for _, at := range moments {
+	for _, at := range times {
 		if at.After(now) && (next == 0 || at.Sub(now) < next) {
 			next = at.Sub(now)
 		}

@@ -52,8 +52,8 @@ func TestFailure_ObjectIsGone(t *testing.T) {
 
 func TestUntil(t *testing.T) {
 	for desc, tc := range map[string]struct {
-		moments []time.Time
-		want    time.Duration
+		times []time.Time
+		want  time.Duration
 	}{
 		"nothing":              {},
 		"never":                {[]time.Time{{}}, 0},
@@ -62,7 +62,7 @@ func TestUntil(t *testing.T) {
 		"the first of two":     {[]time.Time{start.Add(time.Hour), start.Add(time.Minute)}, time.Minute},
 		"one that is not over": {[]time.Time{start.Add(-time.Hour), start.Add(time.Minute), {}}, time.Minute},
 	} {
-		if got := Until(start, tc.moments...); got != tc.want {
+		if got := Until(start, tc.times...); got != tc.want {
 			t.Errorf("%s: %s, want %s", desc, got, tc.want)
 		}
 	}

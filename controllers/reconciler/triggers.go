@@ -7,7 +7,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 )
 
-// Whoever changes a trigger without end gets triggerBurst rotations at once, and then one in each triggerInterval: each is several writes,
+// A tenant who changes a trigger without end gets triggerBurst rotations at once, and then one in each triggerInterval: each is several writes,
 // into the credentials namespace too.
 const (
 	triggerBurst    = 10

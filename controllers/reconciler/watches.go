@@ -29,7 +29,7 @@ import (
 // Changes passes changes of the spec, the loss of the finalizer or of the status, the begin of a deletion, and another object of the
 // same name. The operator's own status writes do not pass: otherwise a failure with a varying message would be retried
 // without back-off.
-func Changes(conditionsOf func(client.Object) []metav1.Condition) predicate.Predicate {
+func Changes(statusConditions func(client.Object) []metav1.Condition) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
 		if !after.GetDeletionTimestamp().IsZero() {
@@ -38,7 +38,7 @@ func Changes(conditionsOf func(client.Object) []metav1.Condition) predicate.Pred
 		return before.GetGeneration() != after.GetGeneration() ||
 			before.GetUID() != after.GetUID() ||
 			controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer) && !controllerutil.ContainsFinalizer(after, v1alpha1.Finalizer) ||
-			len(conditionsOf(after)) == 0
+			len(statusConditions(after)) == 0
 	}}
 }
 

@@ -74,7 +74,7 @@ func TestVersions_Behind(t *testing.T) {
 	}
 }
 
-// Objects that were deleted after a write are never seen again, and must not be remembered for good.
+// Objects that were deleted after a write are never seen again, and must not be remembered permanently.
 func TestVersions_Forget(t *testing.T) {
 	var v versions
 	for i := range 10_000 {

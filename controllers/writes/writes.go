@@ -53,7 +53,7 @@ func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, 
 	return nil
 }
 
-// DisableKey writes the state Disabled into a published record, so that no replica accepts the key. It leaves the record for whoever
+// DisableKey writes the state Disabled into a published record, so that no replica accepts the key. It leaves the record for the caller who
 // comes after an interruption. A record that cannot be decoded opens nothing; in one of a newer version, which replicas follow, only the
 // envelope is written: it is revoked.
 func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {

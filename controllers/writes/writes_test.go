@@ -24,7 +24,7 @@ func TestDisableKey_NextVersion(t *testing.T) {
 		Data: map[string][]byte{"record.json": []byte(`{
 			"version": 2, "keyID": "abcdefgh2345", "merchantID": "merchant2345", "source": {"namespace": "shops", "name": "till", "uid": "7"},
 			"generation": 1, "revision": 1767225600000,
-			"current": {"digest": "` + apikey.DigestOf("till").Hex() + `", "createdAt": "2026-01-01T00:00:00Z"}, "state": "Active", "lastRotation": 7}`)},
+			"current": {"digest": "` + apikey.NewDigest("till").Hex() + `", "createdAt": "2026-01-01T00:00:00Z"}, "state": "Active", "lastRotation": 7}`)},
 	}
 	stored := fake.NewClientBuilder().WithObjects(secret).Build()
 	for range 2 { // the second time there is nothing to do

@@ -90,7 +90,7 @@ func (f fixture) key(t *testing.T, name string, generation int64, cause v1alpha1
 		Source:       published.Source{Namespace: "shops", Name: name, UID: types.UID(name)},
 		Generation:   generation,
 		Revision:     generation,
-		Current:      published.Current{Digest: apikey.DigestOf(name), CreatedAt: now},
+		Current:      published.Current{Digest: apikey.NewDigest(name), CreatedAt: now},
 		State:        v1alpha1.ApiKeyActive,
 		LastRotation: published.RotationEvent{Time: now, Cause: cause},
 	}

@@ -185,8 +185,8 @@ func (m *Merchant) Active() bool { return m.State == v1alpha1.MerchantActive }
 // by digest, which a guesser cannot choose. With ErrMerchantMissing, ErrDisabled and ErrWrongMode the Principal has key id and mode, with
 // ErrExpired all but Live.
 func (d *Directory) Identify(presented string, now time.Time) (Principal, error) {
-	digest := apikey.DigestOf(presented)
-	id, _ := apikey.IDOf(presented)
+	digest := apikey.NewDigest(presented)
+	id, _ := apikey.ParseID(presented)
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 
@@ -199,7 +199,7 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	}
 	var prefix string
 	if id == found.id {
-		prefix = apikey.PrefixOf(presented)
+		prefix = apikey.Prefix(presented)
 	}
 	rejected := Principal{KeyID: found.id, TestMode: found.test}
 	if labelled, test := apikey.Labelled(presented); labelled && test != found.test {

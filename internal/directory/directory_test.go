@@ -41,7 +41,7 @@ func TestIdentify_Principal(t *testing.T) {
 	}
 	comparePrefix := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	want := Principal{
-		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.DigestOf(key), Accepted: true, Until: expiry, Live: true, Current: true, Prefix: record.Current.Prefix,
+		KeyID: record.KeyID, Generation: 3, Order: record.Order(), Digest: apikey.NewDigest(key), Accepted: true, Until: expiry, Live: true, Current: true, Prefix: record.Current.Prefix,
 		CreatedAt: now.Add(-time.Hour), RotatedAt: now.Add(-time.Minute), ExpiresAt: &expiry,
 		Permissions: NewPermissions([]v1alpha1.Permission{"read"}), Allowlist: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32")},
 		Merchant: &Merchant{
@@ -72,8 +72,8 @@ func TestIdentify(t *testing.T) {
 	current, record := f.publish(t, "current", "acme")
 	rotated, _ := f.publish(t, "rotated", "acme", func(r *published.KeyRecord) {
 		r.Previous = []published.Previous{
-			{Digest: apikey.DigestOf(overlapping), ValidUntil: future},
-			{Digest: apikey.DigestOf(ended), ValidUntil: now},
+			{Digest: apikey.NewDigest(overlapping), ValidUntil: future},
+			{Digest: apikey.NewDigest(ended), ValidUntil: now},
 		}
 	})
 	expired, _ := f.publish(t, "expired", "acme", func(r *published.KeyRecord) { r.ExpiresAt = &now })
@@ -81,7 +81,7 @@ func TestIdentify(t *testing.T) {
 	disabled, _ := f.publish(t, "disabled", "acme", func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
 	orphan, _ := f.publish(t, "orphan", "nobody")
 	f.publish(t, "foreign", "acme", func(r *published.KeyRecord) {
-		r.Current = published.Current{Digest: apikey.DigestOf(elsewhere), CreatedAt: past}
+		r.Current = published.Current{Digest: apikey.NewDigest(elsewhere), CreatedAt: past}
 	})
 	unknown, _ := issue(t, "unknown", "acme")
 	another, expiredReissue := reissue(t, "current"), reissue(t, "expired")
@@ -107,7 +107,7 @@ func TestIdentify(t *testing.T) {
 		"a known key id with a mistyped secret":     {presented: current[:30] + "x" + current[31:58] + "_", err: ErrUnknown},
 		"something else":                            {presented: "hunter2", err: ErrUnknown},
 		"nothing":                                   {presented: "", err: ErrUnknown},
-		"the digest is not the key":                 {presented: apikey.DigestOf(current).Hex(), err: ErrUnknown},
+		"the digest is not the key":                 {presented: apikey.NewDigest(current).Hex(), err: ErrUnknown},
 		"the key id alone":                          {presented: record.KeyID, err: ErrUnknown},
 		"the name of the published object":          {presented: published.KeyName(record.KeyID), err: ErrUnknown},
 		"a key of the expired one's key id is dead": {presented: expiredReissue, prefix: expiredReissue[:25], err: ErrExpired},
@@ -171,7 +171,7 @@ func TestIdentify_PrefixOfOtherMode(t *testing.T) {
 	}{{live, true}, {test, false}} {
 		f := newFixture()
 		_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
-		digest := apikey.DigestOf(c.presented)
+		digest := apikey.NewDigest(c.presented)
 		f.publish(t, "claimant", "acme", func(r *published.KeyRecord) {
 			r.Test, r.HandledDigest = c.test, &digest
 			r.Current.Digest, r.Current.Prefix = digest, ""

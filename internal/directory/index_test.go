@@ -14,7 +14,7 @@ import (
 // claiming publishes the digest of a key for an ApiKey of its own, as one that was externally generated.
 func claiming(presented string, at time.Time) func(*published.KeyRecord) {
 	return func(r *published.KeyRecord) {
-		digest := apikey.DigestOf(presented)
+		digest := apikey.NewDigest(presented)
 		r.Current = published.Current{Digest: digest, CreatedAt: at}
 		r.HandledDigest = &digest
 	}
@@ -220,7 +220,7 @@ func TestClaims_RecordChanges(t *testing.T) {
 	old, record := f.publish(t, "till", "acme")
 	fresh := reissue(t, "till")
 	rotated := record.Rotated(
-		published.Current{Digest: apikey.DigestOf(fresh), Prefix: "mk_live_", CreatedAt: now.Add(time.Second)}, v1alpha1.RotationAPI, 0, now)
+		published.Current{Digest: apikey.NewDigest(fresh), Prefix: "mk_live_", CreatedAt: now.Add(time.Second)}, v1alpha1.RotationAPI, 0, now)
 	_ = f.keyInformer.Update(newSecret(t, rotated))
 
 	if got, err := f.Identify(old, now); err != nil || got.Live {
@@ -260,7 +260,7 @@ func TestClaims_OlderRecordPutBack(t *testing.T) {
 
 	issued := rotatedRecord(t, before, 0)
 	fresh := reissue(t, "till")
-	issued.Current.Digest = apikey.DigestOf(fresh)
+	issued.Current.Digest = apikey.NewDigest(fresh)
 	_ = f.keyInformer.Update(newSecret(t, issued))
 	if got, err := f.Identify(fresh, now); err != nil || !got.Live {
 		t.Errorf("issued anew: live %v, %v", got.Live, err)

@@ -46,7 +46,7 @@ func (c *cluster) needles() (secrets, digests []string) {
 		}
 		secrets = append(secrets, text[cut+1:])
 		if _, err := apikey.Parse(text); err == nil {
-			digests = append(digests, apikey.DigestOf(text).Hex())
+			digests = append(digests, apikey.NewDigest(text).Hex())
 		}
 	}
 	return secrets, digests

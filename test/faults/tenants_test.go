@@ -338,7 +338,7 @@ func tryClaims(t *testing.T) (int, string) {
 				thief := &v1alpha1.ApiKey{
 					ObjectMeta: metav1.ObjectMeta{Namespace: own.Namespace, Name: fmt.Sprint("claim-", tried)},
 					Spec: v1alpha1.ApiKeySpec{
-						MerchantRef: v1alpha1.MerchantReference{Name: "bait"}, KeyDigest: apikey.DigestOf(v.key).Hex(),
+						MerchantRef: v1alpha1.MerchantReference{Name: "bait"}, KeyDigest: apikey.NewDigest(v.key).Hex(),
 					},
 				}
 				s.must(tenant.Create(t.Context(), thief))

@@ -96,7 +96,7 @@ func MerchantIn(bucket session.Bucket) store.Admission {
 func ID() string { return strings.ToLower(rand.Text())[:12] }
 
 // Digest returns that of an API key.
-func Digest() apikey.Digest { return apikey.DigestOf(rand.Text()) }
+func Digest() apikey.Digest { return apikey.NewDigest(rand.Text()) }
 
 // NewSession returns a session to be created.
 func NewSession() store.NewSession {

@@ -241,7 +241,7 @@ func (s tenant) endedSession(redisURL, merchantID string) (id string) {
 	admission := store.Admission{
 		MerchantID: merchantID,
 		KeyID:      published.ID("key"),
-		Digest:     apikey.DigestOf("key"),
+		Digest:     apikey.NewDigest("key"),
 		Live:       true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 	}

@@ -188,7 +188,7 @@ func (b *bench) cancel(ctx context.Context, one pending) error {
 
 func admission(merchantID string) store.Admission {
 	return store.Admission{
-		MerchantID: merchantID, KeyID: "till", Digest: apikey.DigestOf("key"), Live: true,
+		MerchantID: merchantID, KeyID: "till", Digest: apikey.NewDigest("key"), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: fixture.UnlimitedRate, Burst: fixture.UnlimitedRate},
 	}
 }

@@ -13,7 +13,7 @@ type PageSettingsApplyConfiguration struct {
 	// returnURL is where the page sends the payer back to, after the end of the session. It is absolute, has the scheme https
 	// and has no user info. Default: none, the page offers no link.
 	ReturnURL *string `json:"returnURL,omitempty"`
-	// showOrder shows the orderRef on the page of a paid session. Whoever has the address of the page, or a photograph of its QR
+	// showOrder shows the orderRef on the page of a paid session. Everyone who has the address of the page, or a photograph of its QR
 	// code, then sees it. Default: false.
 	ShowOrder *bool `json:"showOrder,omitempty"`
 }
