@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"pgregory.net/rapid"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 )
 
 const keyID = "abcdefgh2345"

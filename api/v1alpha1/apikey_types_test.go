@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // addresses is a list of so many.
