@@ -50,7 +50,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-func TestGenerateRefusesIncompleteValues(t *testing.T) {
+func TestGenerate_IncompleteValues(t *testing.T) {
 	for values, want := range map[string]string{
 		"a: 1":                            "a: add a comment with a description",
 		"# Not a description.\na: 1":      "a: add a comment with a description",

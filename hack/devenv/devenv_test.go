@@ -319,7 +319,7 @@ func request(t *testing.T, method, address, key, body string, want int, answer a
 	}
 }
 
-func TestClaimRemovesLeftovers(t *testing.T) {
+func TestClaim_RemovesLeftovers(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), ".dev")
 	leftover := filepath.Join(directory, "logs", "old.log")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(leftover), 0o700), os.WriteFile(leftover, nil, 0o600)); err != nil {
@@ -338,7 +338,7 @@ func TestClaimRemovesLeftovers(t *testing.T) {
 	}
 }
 
-func TestQuoteSurvivesAShell(t *testing.T) {
+func TestQuote_InShell(t *testing.T) {
 	for _, value := range []string{
 		"http://127.0.0.1:8080", "/home/jo/my projects/it's", `$HOME "x" \ y`, "a;b", "",
 	} {
@@ -369,7 +369,7 @@ func startScript(t *testing.T, fail context.CancelCauseFunc, script string) (sto
 	}
 }
 
-func TestKilledRoleIsRestarted(t *testing.T) {
+func TestRole_KilledIsRestarted(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
 	stop, pids := startScript(t, fail, "echo $$; exec sleep 600")
 	kill := func(n int, signal syscall.Signal) error {
@@ -392,7 +392,7 @@ func TestKilledRoleIsRestarted(t *testing.T) {
 	}
 }
 
-func TestRoleThatCannotRunEndsTheEnvironment(t *testing.T) {
+func TestRole_CannotRunEndsEnvironment(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
 	stop, _ := startScript(t, fail, "echo broken; exit 3")
 	<-ctx.Done()

@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestArchiveHoldsWhatWasWritten(t *testing.T) {
+func TestArchive_RoundTrip(t *testing.T) {
 	arm64 := v1.Platform{OS: "linux", Architecture: "arm64"}
 	write := func() string {
 		return written(t, "example.com/app:v1",
@@ -88,7 +88,7 @@ func TestArchiveHoldsWhatWasWritten(t *testing.T) {
 }
 
 // containerd and the kubelet look images up by their full names.
-func TestArchiveHasTheFullName(t *testing.T) {
+func TestArchive_FullName(t *testing.T) {
 	for name, want := range map[string]string{
 		"merchant-operator:v1":         "docker.io/library/merchant-operator:v1",
 		"me/merchant-operator:v1":      "docker.io/me/merchant-operator:v1",
@@ -102,7 +102,7 @@ func TestArchiveHasTheFullName(t *testing.T) {
 	}
 }
 
-func TestRootsAreThoseOfMozilla(t *testing.T) {
+func TestRoots_Mozilla(t *testing.T) {
 	if own, err := os.ReadFile(rootsPath); err == nil && bytes.Equal(own, roots()) {
 		t.Error("the certificate authorities are this machine's")
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
-func TestRunsUntilStopped(t *testing.T) {
+func TestRun_UntilStopped(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("whsec_dGhpcnR5LXR3byBieXRlcyBvZiB0aGUgbmV3IG9uZSE=\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestRunsUntilStopped(t *testing.T) {
 	}
 }
 
-func TestRefusesToStart(t *testing.T) {
+func TestRun_InvalidFlags(t *testing.T) {
 	directory := t.TempDir()
 	empty := filepath.Join(directory, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

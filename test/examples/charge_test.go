@@ -14,7 +14,7 @@ import (
 )
 
 // Whatever is lost between the till and the API, the payer is charged once.
-func TestAChargeIsMadeOnce(t *testing.T) {
+func TestCharge_Once(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		faults  []fault
@@ -57,7 +57,7 @@ func TestAChargeIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyAPaidSessionIsASuccess(t *testing.T) {
+func TestCharge_PaymentFailed(t *testing.T) {
 	t.Parallel()
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestOnlyAPaidSessionIsASuccess(t *testing.T) {
 }
 
 // A till that was restarted, or whose order was changed after the charge.
-func TestAnOrderThatWasCharged(t *testing.T) {
+func TestCharge_OrderChargedBefore(t *testing.T) {
 	t.Parallel()
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAnOrderThatWasCharged(t *testing.T) {
 	}
 }
 
-func TestAChargeThatCannotBeMade(t *testing.T) {
+func TestCharge_Fails(t *testing.T) {
 	t.Parallel()
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAChargeThatCannotBeMade(t *testing.T) {
 }
 
 // Everybody on a machine can list the arguments of its processes.
-func TestTheKeyIsNoArgument(t *testing.T) {
+func TestCharge_KeyNotInArguments(t *testing.T) {
 	t.Parallel()
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func followers() []example {
 }
 
 // A till without a webhook learns of each end, in order: while the network fails, and after the program was killed.
-func TestFollowersLearnOfEachEnd(t *testing.T) {
+func TestFollow_EachEndInOrder(t *testing.T) {
 	t.Parallel()
 	for _, e := range followers() {
 		t.Run(e.name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestFollowersLearnOfEachEnd(t *testing.T) {
 }
 
 // What nobody can help ends the program, and says why.
-func TestFollowersEndIfTheKeyIsRefused(t *testing.T) {
+func TestFollow_KeyRefused(t *testing.T) {
 	t.Parallel()
 	for _, e := range followers() {
 		t.Run(e.name, func(t *testing.T) {

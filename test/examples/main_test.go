@@ -90,7 +90,7 @@ func runTests(m *testing.M) (err error) {
 }
 
 // A developer reads an example whole before copying it. Reading them here also tells `go test` when they have changed.
-func TestExamplesAreShort(t *testing.T) {
+func TestExamples_Short(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(repository.Path("examples", "*", "*"))
 	if err != nil || len(files) < len(examples) {

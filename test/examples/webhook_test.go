@@ -108,7 +108,7 @@ func (e example) line(order, id string) string {
 	return id
 }
 
-func TestReceiversTakeWhatTheMerchantsSecretSigned(t *testing.T) {
+func TestReceiver_Signatures(t *testing.T) {
 	t.Parallel()
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package freeport
 
 import "testing"
 
-func TestNoPortIsChosenTwice(t *testing.T) {
+func TestChoose_NeverTwice(t *testing.T) {
 	given := map[int]bool{}
 	for range 1000 {
 		port, err := Choose()

@@ -10,7 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
-func TestStartServesTheProjectsKinds(t *testing.T) {
+func TestStart_ServesOurKinds(t *testing.T) {
 	environment := kubetest.Start(t)
 	client, err := discovery.NewDiscoveryClientForConfig(environment.Config)
 	if err != nil {
@@ -29,7 +29,7 @@ func TestStartServesTheProjectsKinds(t *testing.T) {
 	}
 }
 
-func TestNewSaysHowToGetAControlPlane(t *testing.T) {
+func TestNew_WithoutControlPlane(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	_, _, err := kubetest.New()
 	if err == nil || !strings.Contains(err.Error(), "make test") {

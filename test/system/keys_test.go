@@ -25,7 +25,8 @@ func observable(a fixture.Answer) map[string]any {
 	return map[string]any{"status": a.Status, "header": header, "body": string(a.Raw)}
 }
 
-func TestEveryRefusedKeyGetsTheSame401(t *testing.T) {
+// A caller cannot find out why its key gets 401.
+func TestAuthenticate_SameAnswerForEveryReason(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	wrong := s.want(s.call(0, http.MethodGet, me, "mk_live_nobody", ""), http.StatusUnauthorized)
@@ -58,7 +59,7 @@ func TestEveryRefusedKeyGetsTheSame401(t *testing.T) {
 	same("a deleted key", s.call(0, http.MethodGet, me, deletedKey, ""))
 }
 
-func TestASuspendedMerchantIsForbiddenAndComesBack(t *testing.T) {
+func TestMerchant_SuspendedThenActive(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	merchant := s.Merchant("coffee")
@@ -73,7 +74,7 @@ func TestASuspendedMerchantIsForbiddenAndComesBack(t *testing.T) {
 	s.eventuallyEverywhere(key, http.StatusOK)
 }
 
-func TestDeletingAMerchantMakesItsKeysUseless(t *testing.T) {
+func TestMerchant_DeletedEndsItsKeys(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	merchant := s.Merchant("coffee")
@@ -83,7 +84,7 @@ func TestDeletingAMerchantMakesItsKeysUseless(t *testing.T) {
 	s.eventuallyEverywhere(key, http.StatusUnauthorized)
 }
 
-func TestTheRateLimitIsSharedByReplicas(t *testing.T) {
+func TestRateLimit_SharedByReplicas(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	s.Merchant("coffee", func(m *v1alpha1.Merchant) { m.Spec.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 200} })
@@ -99,9 +100,9 @@ func TestTheRateLimitIsSharedByReplicas(t *testing.T) {
 	}
 }
 
-// TestARevocationReachesAReplicaWhoseWatchIsFrozen ends access in each way there is, while one
+// TestRevoke_ReplicaWithFrozenWatch ends access in each way there is, while one
 // replica hears nothing from the Kubernetes API: the others tell it through Redis.
-func TestARevocationReachesAReplicaWhoseWatchIsFrozen(t *testing.T) {
+func TestRevoke_ReplicaWithFrozenWatch(t *testing.T) {
 	revocations := map[string]func(tenant, *v1alpha1.Merchant, *v1alpha1.ApiKey){
 		"disabled": func(s tenant, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {
 			s.Change(k, func() { k.Spec.State = v1alpha1.ApiKeyDisabled })
@@ -139,7 +140,7 @@ func TestARevocationReachesAReplicaWhoseWatchIsFrozen(t *testing.T) {
 	}
 }
 
-func TestAReenabledKeyWorksAgain(t *testing.T) {
+func TestApiKey_DisabledThenActive(t *testing.T) {
 	s := newTenant(t)
 	s.Merchant("coffee")
 	apiKey, key := s.ApiKey("till", "coffee")
@@ -152,7 +153,7 @@ func TestAReenabledKeyWorksAgain(t *testing.T) {
 }
 
 // The rollout of an allowlist: it reports whom it would refuse, then refuses them, and says no more of those that it is changed for.
-func TestAnAllowlistReportsBeforeItIsEnforced(t *testing.T) {
+func TestAllowlist_ReportThenEnforce(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	merchant := s.Merchant("coffee", func(m *v1alpha1.Merchant) {
@@ -191,7 +192,7 @@ func TestAnAllowlistReportsBeforeItIsEnforced(t *testing.T) {
 }
 
 // The API writes it to Redis, a dispatcher publishes it, and the operator shows it.
-func TestTheLastUseOfAKeyIsInItsStatus(t *testing.T) {
+func TestApiKey_LastUsedTime(t *testing.T) {
 	s := newTenant(t)
 	key, plaintext := s.till()
 	before := time.Now()
@@ -209,7 +210,7 @@ func TestTheLastUseOfAKeyIsInItsStatus(t *testing.T) {
 
 // A till keeps its key when its ApiKey moves to another cluster, with a Kubernetes API and a Redis of
 // its own: the digest out of the old record goes into spec.keyDigest of the new ApiKey.
-func TestAKeyMovesToAnotherClusterByItsDigest(t *testing.T) {
+func TestApiKey_MovedByDigest(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	apiKey, key := s.till()

@@ -20,7 +20,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
-func TestARotatedKeyIsDeadEverywhereInTheVeryNextCall(t *testing.T) {
+// Also in the very next call.
+func TestRotate_OldKeyGets401OnEveryReplica(t *testing.T) {
 	s := newTenant(t)
 	apiKey, key := s.till()
 	for round := range 20 {
@@ -38,7 +39,7 @@ func TestARotatedKeyIsDeadEverywhereInTheVeryNextCall(t *testing.T) {
 	})
 }
 
-func TestOfConcurrentRotationsOneWins(t *testing.T) {
+func TestRotate_LosersGet401(t *testing.T) {
 	s := newTenant(t)
 	_, key := s.till()
 	answers := make([]fixture.Answer, 8)
@@ -60,7 +61,7 @@ func TestOfConcurrentRotationsOneWins(t *testing.T) {
 	}
 }
 
-func TestATriggerDeliversANewKeyWhileTheOldOneLivesOn(t *testing.T) {
+func TestTrigger_OldKeyInOverlap(t *testing.T) {
 	s := newTenant(t)
 	s.Merchant("coffee")
 	apiKey, old := s.ApiKey("till", "coffee")
@@ -79,9 +80,9 @@ func TestATriggerDeliversANewKeyWhileTheOldOneLivesOn(t *testing.T) {
 	}
 }
 
-// TestARotationOverHTTPAndATriggerAtOnce lets both race. If the trigger comes first, the presented key is in its overlap, from
+// TestRotate_RacesTrigger lets both race. If the trigger comes first, the presented key is in its overlap, from
 // which nobody rotates: it gets 401 and goes on working. Either way each rotation counts once.
-func TestARotationOverHTTPAndATriggerAtOnce(t *testing.T) {
+func TestRotate_RacesTrigger(t *testing.T) {
 	const rounds = 10
 	s := newTenant(t)
 	s.Merchant("coffee")
@@ -136,9 +137,9 @@ func (s tenant) record(apiKey *v1alpha1.ApiKey) published.KeyRecord {
 	return record
 }
 
-// TestTheTriggerRepairsARotationThatCrashed plays a replica that dies in the middle of a rotation:
+// TestTrigger_AfterCrashedRotation plays a replica that dies in the middle of a rotation:
 // before it wrote the override, and before it answered. Either way nobody has the key in force.
-func TestTheTriggerRepairsARotationThatCrashed(t *testing.T) {
+func TestTrigger_AfterCrashedRotation(t *testing.T) {
 	crashes := map[string]func(tenant, *v1alpha1.ApiKey, string){
 		"between the swap and the override": func(s tenant, apiKey *v1alpha1.ApiKey, _ string) { s.swapOnly(apiKey) },
 		"between the override and the answer": func(s tenant, _ *v1alpha1.ApiKey, key string) {
@@ -213,9 +214,9 @@ func (g *deadKeys) pick(n int) string {
 	return g.keys[len(g.keys)-1-n%min(len(g.keys), 8)] // the latest deaths are the likeliest to be missed
 }
 
-// TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen rotates again and again, on one replica after the
+// TestRotate_DeadKeysWithFrozenWatches rotates again and again, on one replica after the
 // other, while callers try dead keys on all of them.
-func TestNoDeadKeyIsAcceptedWhileEveryWatchIsFrozen(t *testing.T) {
+func TestRotate_DeadKeysWithFrozenWatches(t *testing.T) {
 	const rotations, leastProbes = 60, 2_000
 	s := newTenant(t)
 	s.Merchant("coffee")
@@ -340,9 +341,9 @@ func (i *issuedKeys) recent(n int) (int, string) {
 	return number, i.keys[number]
 }
 
-// TestRotateAndAuthenticateAreOneRegister lets callers rotate and authenticate at will on all
+// TestRotate_Linearizable lets callers rotate and authenticate at will on all
 // replicas and checks that the answers fit one register, whatever the watches bring meanwhile.
-func TestRotateAndAuthenticateAreOneRegister(t *testing.T) {
+func TestRotate_Linearizable(t *testing.T) {
 	t.Run("with watches at work", func(t *testing.T) { checkRegister(t, func(tenant) {}) })
 	t.Run("with one watch frozen", func(t *testing.T) {
 		checkRegister(t, func(s tenant) {
@@ -444,9 +445,9 @@ func (s tenant) firstKey(issuer string, apiKey *v1alpha1.ApiKey) string {
 	return key
 }
 
-// TestAKeyThatNoSecretHas goes the console's way: an ApiKey, its first key, a charge, a rotation with an overlap, and the end of
+// TestIssue_KeyWithoutSecret goes the console's way: an ApiKey, its first key, a charge, a rotation with an overlap, and the end of
 // the old key.
-func TestAKeyThatNoSecretHas(t *testing.T) {
+func TestIssue_KeyWithoutSecret(t *testing.T) {
 	s := newTenant(t)
 	s.Merchant("coffee")
 	issuer := s.IssuerToken()
@@ -485,8 +486,8 @@ func TestAKeyThatNoSecretHas(t *testing.T) {
 	}
 }
 
-// TestTwoPeopleRotateAtOnce lets both press the button that they see, on different replicas.
-func TestTwoPeopleRotateAtOnce(t *testing.T) {
+// TestIssue_LoserGets409 lets both press the button that they see, on different replicas.
+func TestIssue_LoserGets409(t *testing.T) {
 	s := newTenant(t)
 	s.Merchant("coffee")
 	issuer := s.IssuerToken()

@@ -14,10 +14,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
-// TestNoSecretIsFoundAnywhere issues keys in every way there is, signs an event and lets a rail settle, and
+// TestSecrets_InNothingWritten issues keys in every way there is, signs an event and lets a rail settle, and
 // then reads, as an administrator would, everything the product has written except the delivered
 // Secrets. What signs events is in the credentials namespace as well, and nowhere else.
-func TestNoSecretIsFoundAnywhere(t *testing.T) {
+func TestSecrets_InNothingWritten(t *testing.T) {
 	s := newTenant(t)
 	hooks := newReceiver(t, func(before int, _ *http.Request) int {
 		if before == 0 {

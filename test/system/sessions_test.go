@@ -21,7 +21,7 @@ func fields(a fixture.Answer) []string {
 	return names
 }
 
-func TestATillChargesAndThePayerPolls(t *testing.T) {
+func TestSession_ChargeAndPoll(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	_, key := s.till()
@@ -47,7 +47,7 @@ func TestATillChargesAndThePayerPolls(t *testing.T) {
 	}
 }
 
-func TestOneIdempotencyKeyIsOneSessionOverBothReplicas(t *testing.T) {
+func TestSession_IdempotentOverReplicas(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	_, key := s.till()
@@ -76,7 +76,7 @@ func TestOneIdempotencyKeyIsOneSessionOverBothReplicas(t *testing.T) {
 	}
 }
 
-func TestAnotherMerchantSeesNothing(t *testing.T) {
+func TestSession_AnotherMerchantGets404(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	s.Merchant("coffee")
@@ -100,7 +100,7 @@ func TestAnotherMerchantSeesNothing(t *testing.T) {
 	}
 }
 
-func TestPreflightAndDocument(t *testing.T) {
+func TestPublicPort_PreflightAndOpenAPI(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	preflight := s.call(1, http.MethodOptions, sessions, "", "", "Origin", "https://shop.example", "Access-Control-Request-Method", "POST")
@@ -115,9 +115,9 @@ func TestPreflightAndDocument(t *testing.T) {
 	}
 }
 
-// TestTheDataPlaneServesWithoutTheKubernetesAPI cuts one replica off. It knows whom to serve; only
+// TestReplica_WithoutKubernetes cuts one replica off. It knows whom to serve; only
 // what needs the Kubernetes API is refused, and honestly.
-func TestTheDataPlaneServesWithoutTheKubernetesAPI(t *testing.T) {
+func TestReplica_WithoutKubernetes(t *testing.T) {
 	s := newTenant(t)
 	_, key := s.till()
 	const cut = 1

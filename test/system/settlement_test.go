@@ -17,7 +17,7 @@ import (
 )
 
 // Each way a session can end is seen on every replica and reported once.
-func TestEveryEndIsSeenEverywhereAndReportedOnce(t *testing.T) {
+func TestSession_EndsSeenAndReportedOnce(t *testing.T) {
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
 	s.Merchant("coffee", subscribe(hooks))
@@ -93,7 +93,7 @@ func TestEveryEndIsSeenEverywhereAndReportedOnce(t *testing.T) {
 }
 
 // Two ends race on two replicas: one of them happened, both callers and the merchant know which.
-func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
+func TestSettle_RacesCancel(t *testing.T) {
 	t.Parallel()
 	const races = 40
 	s := newTenant(t)
@@ -136,7 +136,7 @@ func TestCancelAgainstSettlementHasOneTruth(t *testing.T) {
 }
 
 // The rail's door is the internal listener alone, and each kind of caller has its own.
-func TestSettlementIsForRailsOnly(t *testing.T) {
+func TestSettle_RailsOnly(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	_, key := s.till()

@@ -14,7 +14,7 @@ func inTestMode(key *v1alpha1.ApiKey) { key.Spec.Mode = v1alpha1.ModeTest }
 
 // A merchant integrates before any rail exists: it charges, settles, gets its webhook, rotates its key. Nothing of that is live, on any
 // replica, and the other way round.
-func TestAMerchantIntegratesWithATestKey(t *testing.T) {
+func TestTestKey_Integration(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -69,7 +69,7 @@ func TestAMerchantIntegratesWithATestKey(t *testing.T) {
 }
 
 // What stops the live keys of a merchant stops its test keys.
-func TestATestKeyEndsWithItsMerchant(t *testing.T) {
+func TestTestKey_EndsWithMerchant(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	merchant := s.Merchant("coffee")

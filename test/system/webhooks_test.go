@@ -30,7 +30,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-func TestAReceiverThatFailsIsAskedAgainWithTheSame(t *testing.T) {
+func TestWebhook_RetriesAreEqual(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	statuses := []int{http.StatusInternalServerError, http.StatusServiceUnavailable}
@@ -59,7 +59,7 @@ func TestAReceiverThatFailsIsAskedAgainWithTheSame(t *testing.T) {
 }
 
 // A merchant gets events of creations only if it asks for them, and no others than it asks for.
-func TestAMerchantGetsTheEventsItSubscribesTo(t *testing.T) {
+func TestWebhook_SubscribedEventsOnly(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -77,7 +77,7 @@ func TestAMerchantGetsTheEventsItSubscribesTo(t *testing.T) {
 
 // docs/webhooks.md says what sequence counts: ends and refused payments always, the creation only for who subscribes to it. A
 // receiver that gets late_payment alone learns from it that the session is paid.
-func TestSequenceCountsWhatIsNotSent(t *testing.T) {
+func TestWebhook_SequenceCountsUnsentEvents(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -101,7 +101,7 @@ func TestSequenceCountsWhatIsNotSent(t *testing.T) {
 }
 
 // After a rotation of the signing secret both sign, so that the merchant can change over in its time.
-func TestARotatedSigningSecretSignsBesideTheOldOne(t *testing.T) {
+func TestWebhook_SigningSecretRotated(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -127,7 +127,7 @@ func TestARotatedSigningSecretSignsBesideTheOldOne(t *testing.T) {
 	s.verify(fresh, hooks.About(id)[0])
 }
 
-func TestARotatedKeyIsReported(t *testing.T) {
+func TestWebhook_KeyRotated(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	hooks := newReceiver(t, nil)
@@ -141,7 +141,7 @@ func TestARotatedKeyIsReported(t *testing.T) {
 }
 
 // The way of a test: Merchant, operator, dispatcher, receiver, and back into the status.
-func TestAPlatformEngineerTestsAWebhook(t *testing.T) {
+func TestWebhook_TestTrigger(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	status := atomic.Int32{}
@@ -201,7 +201,7 @@ func TestAPlatformEngineerTestsAWebhook(t *testing.T) {
 
 // A dispatcher is killed while its request is under way. The processes here have a Redis of their own,
 // so that no other dispatcher takes the event.
-func TestAKilledDispatcherLosesNoEvent(t *testing.T) {
+func TestWebhook_DispatcherKilled(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)
 	answer := make(chan struct{})

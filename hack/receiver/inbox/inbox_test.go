@@ -24,7 +24,7 @@ var (
 	foreign = "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes of another one!"))
 )
 
-func TestWhatIsVerifiedIsTaken(t *testing.T) {
+func TestInbox_Verified(t *testing.T) {
 	server, printed := start(t, false, current, old)
 	for n, secret := range []string{current, old} {
 		id, body := fmt.Sprintf("evt_%d", n), eventBody("ps_1", int64(n+1))
@@ -42,7 +42,7 @@ func TestWhatIsVerifiedIsTaken(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotVerifiedIsRefused(t *testing.T) {
+func TestInbox_NotVerified(t *testing.T) {
 	server, _ := start(t, false, current)
 	body := eventBody("ps_1", 1)
 	if status := post(t, server, foreign, "evt_1", body, time.Now()); status != http.StatusUnauthorized {
@@ -62,7 +62,7 @@ func TestWhatIsNotVerifiedIsRefused(t *testing.T) {
 	assertEvents(t, server, []Event{})
 }
 
-func TestUnverifiedEventsAreMarked(t *testing.T) {
+func TestInbox_AcceptUnverified(t *testing.T) {
 	server, printed := start(t, true, current)
 	body := eventBody("ps_1", 1)
 	post(t, server, foreign, "evt_1", body, time.Now())
@@ -76,7 +76,7 @@ func TestUnverifiedEventsAreMarked(t *testing.T) {
 	}
 }
 
-func TestARepeatedEventIsOne(t *testing.T) {
+func TestInbox_RepeatedEvent(t *testing.T) {
 	server, printed := start(t, false, current)
 	for range 3 {
 		post(t, server, current, "evt_1", eventBody("ps_1", 1), time.Now())
@@ -89,7 +89,7 @@ func TestARepeatedEventIsOne(t *testing.T) {
 	}
 }
 
-func TestOtherBytesAreAnotherEvent(t *testing.T) {
+func TestInbox_OtherBytes(t *testing.T) {
 	server, _ := start(t, false, current)
 	first, second := eventBody("ps_1", 1), eventBody("ps_1", 2)
 	post(t, server, current, "evt_1", first, time.Now())
@@ -100,7 +100,7 @@ func TestOtherBytesAreAnotherEvent(t *testing.T) {
 	})
 }
 
-func TestAFailingEndpointTakesTheEvent(t *testing.T) {
+func TestInbox_FailingEndpoint(t *testing.T) {
 	handler, err := New(Options{
 		Secrets: []string{current}, Log: io.Discard, Status: func(*http.Request) int { return http.StatusServiceUnavailable },
 	})
@@ -117,7 +117,7 @@ func TestAFailingEndpointTakesTheEvent(t *testing.T) {
 	}
 }
 
-func TestEventsOfASessionAreInTheirOrder(t *testing.T) {
+func TestInbox_OrderOfSession(t *testing.T) {
 	server, printed := start(t, false, current)
 	for _, step := range []struct {
 		session  string
@@ -139,7 +139,7 @@ func TestEventsOfASessionAreInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestInbox_Bounded(t *testing.T) {
 	var box Inbox
 	for n := range kept + 10 {
 		box.put(Event{ID: fmt.Sprint(n), Attempts: 1})
@@ -153,7 +153,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEventIsRefused(t *testing.T) {
+func TestInbox_NoEvent(t *testing.T) {
 	server, _ := start(t, false, current)
 	for _, body := range []string{"", "[]", "{}", `{"type":1}`, "text"} {
 		if status := post(t, server, current, "evt_1", body, time.Now()); status != http.StatusBadRequest {

@@ -193,7 +193,7 @@ func get[T any](t *testing.T, all map[string]*unstructured.Unstructured, key str
 }
 
 // What is random or looked up differs at each rendering, and Argo CD would apply it for ever.
-func TestRenderingTwiceIsTheSame(t *testing.T) {
+func TestRender_Deterministic(t *testing.T) {
 	for _, values := range []string{"", placed} {
 		if diff := cmp.Diff(render(t, withConsole, values), render(t, withConsole, values)); diff != "" {
 			t.Errorf("with %q (-once +again):\n%s", values, diff)
@@ -202,7 +202,7 @@ func TestRenderingTwiceIsTheSame(t *testing.T) {
 }
 
 // A manifest the API server rewrites, by a default or by dropping a field, would be written by every sync.
-func TestApplyingTwiceWritesOnce(t *testing.T) {
+func TestApply_SecondWritesNothing(t *testing.T) {
 	const versions = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
 	text := render(t, withConsole, "console: {ingress: {enabled: true}, httpRoute: {enabled: true, parentRefs: [{name: public}]}}", "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, className: nginx}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 		"apiserver: {autoscaling: {enabled: true}}", "rails: [{namespace: rails, serviceAccountName: card}]", placed).stream()
@@ -224,7 +224,7 @@ func withoutKept(text string) string {
 	return strings.Join(removed, "\n---")
 }
 
-func TestTheCRDsAreThoseOfTheTypesAndAreKept(t *testing.T) {
+func TestCRDs_GeneratedAndKept(t *testing.T) {
 	all := objects(t, render(t, "").stream())
 	for _, plural := range []string{"merchants", "apikeys"} {
 		text := repository.Read(t, "config", "crd", "bases", "merchant-operator.io_"+plural+".yaml")
@@ -246,7 +246,7 @@ func TestTheCRDsAreThoseOfTheTypesAndAreKept(t *testing.T) {
 }
 
 // The policy matches what config/deletion-policy has; a release that watches some namespaces leaves the others alone.
-func TestTheDeletionPolicyIsThatOfConfig(t *testing.T) {
+func TestDeletionPolicy_EqualsConfig(t *testing.T) {
 	const name = "merchant-operator-merchant-deletion"
 	want := objects(t, repository.Read(t, "config", "deletion-policy", "policy.yaml"))
 	all := objects(t, render(t, "merchantDeletionPolicy: {enabled: true}").stream())

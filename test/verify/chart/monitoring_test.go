@@ -22,7 +22,7 @@ monitoring:
 `
 
 // What the Prometheus operator would refuse is refused here: its own types know no other fields.
-func TestWhatWatchesIsUnderstood(t *testing.T) {
+func TestMonitors_Valid(t *testing.T) {
 	all := objects(t, render(t, monitored).stream())
 	monitor := get[monitoringv1.ServiceMonitor](t, all, "ServiceMonitor/merchant-operator")
 	if n := len(monitor.Spec.Endpoints); n != 1 || string(*monitor.Spec.Endpoints[0].Scheme) != "https" {
@@ -40,7 +40,7 @@ func TestWhatWatchesIsUnderstood(t *testing.T) {
 }
 
 // The copies in the chart are what config/prometheus has.
-func TestAlertsAndDashboardAreThoseOfKustomize(t *testing.T) {
+func TestMonitoring_EqualsKustomize(t *testing.T) {
 	all := objects(t, render(t, monitored).stream())
 	var want monitoringv1.PrometheusRule
 	if err := yaml.UnmarshalStrict([]byte(repository.Read(t, "config", "prometheus", "rules.yaml")), &want); err != nil {
@@ -67,7 +67,7 @@ func TestAlertsAndDashboardAreThoseOfKustomize(t *testing.T) {
 }
 
 // A watched port is closed to everybody else, in every role, and the kubelet still gets an answer.
-func TestAWatchedPortIsClosed(t *testing.T) {
+func TestOpsPort_ClosedToOthers(t *testing.T) {
 	for values, secure := range map[string]bool{"": false, monitored: true} {
 		for name, template := range templates(t, withConsole, values) {
 			if !slices.Contains(roles, name) {
@@ -98,7 +98,7 @@ func TestAWatchedPortIsClosed(t *testing.T) {
 	}
 }
 
-func TestACertificateOfTheirOwn(t *testing.T) {
+func TestOpsPort_OwnCertificate(t *testing.T) {
 	values := []string{withConsole, monitored, "monitoring: {certificateSecretName: ops-tls}", "redis: {allowInsecure: true, type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}"}
 	for name, template := range templates(t, values...) {
 		container := template.Spec.Containers[0]
@@ -136,7 +136,7 @@ func TestACertificateOfTheirOwn(t *testing.T) {
 	}
 }
 
-// monitoringCRDs stand for those of the Prometheus operator, whose types TestWhatWatchesIsUnderstood knows.
+// monitoringCRDs stand for those of the Prometheus operator, whose types TestMonitors_Valid knows.
 func monitoringCRDs() string {
 	var text strings.Builder
 	for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
@@ -158,7 +158,7 @@ spec:
 	return text.String()
 }
 
-func TestEveryToggleOfMonitoring(t *testing.T) {
+func TestMonitoring_Toggles(t *testing.T) {
 	kubectl(t, monitoringCRDs(), "apply", "-f", "-")
 	kubectl(t, "", "wait", "--for=condition=Established", "crd", "servicemonitors.monitoring.coreos.com", "prometheusrules.monitoring.coreos.com")
 	access := []string{
@@ -188,7 +188,7 @@ func TestEveryToggleOfMonitoring(t *testing.T) {
 	}
 }
 
-func TestMonitoringWithoutAReaderIsRefused(t *testing.T) {
+func TestMonitoring_NoReader(t *testing.T) {
 	for values, says := range map[string]string{
 		"monitoring: {enabled: true}":                                     "monitoring.readers: set the service account",
 		"monitoring: {enabled: true, readers: [{serviceAccountName: p}]}": "monitoring.readers: set namespace",

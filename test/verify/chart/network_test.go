@@ -19,7 +19,7 @@ type reach struct{ In, Out []string }
 
 const public = "0.0.0.0/0 but 10.0.0.0/8 but 100.64.0.0/10 but 127.0.0.0/8 but 169.254.0.0/16 but 172.16.0.0/12 but 192.168.0.0/16, ::/0 but fc00::/7 but fe80::/10"
 
-func TestOnlyWhoShouldTalksToEachOther(t *testing.T) {
+func TestNetworkPolicy_Roles(t *testing.T) {
 	const (
 		private    = "10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, fd00::/8"
 		monitoring = "namespace monitoring: ops"
@@ -78,7 +78,7 @@ func TestNetworkPolicy_Receipts(t *testing.T) {
 }
 
 // An empty list of peers in a rule would let everybody through.
-func TestNobodyIsNobody(t *testing.T) {
+func TestNetworkPolicy_NoPeers(t *testing.T) {
 	all := objects(t, render(t, withConsole, nobody, insecure, "redis: {type: Server, addresses: ['r:1']}").stream())
 	want := map[string]reach{"merchant-operator-apiserver": {In: []string{"console: internal"}}, "merchant-operator-console": {Out: []string{"apiserver: internal"}}}
 	for _, name := range roles {
@@ -89,7 +89,7 @@ func TestNobodyIsNobody(t *testing.T) {
 }
 
 // Without a console, nothing is open for one.
-func TestNothingIsOpenForAConsoleThatIsOff(t *testing.T) {
+func TestNetworkPolicy_WithoutConsole(t *testing.T) {
 	all := objects(t, render(t).stream())
 	for _, name := range []string{"merchant-operator-apiserver", "merchant-operator-redis"} {
 		if in := strings.Join(reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)).In, "; "); strings.Contains(in, "console") {
@@ -98,7 +98,7 @@ func TestNothingIsOpenForAConsoleThatIsOff(t *testing.T) {
 	}
 }
 
-func TestBlocksThatWebhooksMayGoToAreOpen(t *testing.T) {
+func TestNetworkPolicy_WebhookBlocks(t *testing.T) {
 	all := objects(t, render(t, "dispatcher: {allowCIDRs: [10.9.0.0/16]}").stream())
 	out := reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
 	if got, want := out[len(out)-1], public+", 10.9.0.0/16: any port"; got != want {
@@ -106,7 +106,7 @@ func TestBlocksThatWebhooksMayGoToAreOpen(t *testing.T) {
 	}
 }
 
-func TestKustomizeHasTheSameNetworkPolicies(t *testing.T) {
+func TestNetworkPolicy_EqualsKustomize(t *testing.T) {
 	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "network-policy")))
 	// Kustomize has no releases.
 	text := render(t, withConsole, "rails: [{namespace: rails, serviceAccountName: card}]", "redis: {type: URL, url: {secretName: redis}}").stream()
@@ -121,7 +121,7 @@ func TestKustomizeHasTheSameNetworkPolicies(t *testing.T) {
 }
 
 // Rails and monitoring must not be reached from outside, by whichever way requests come in, and the console has a host of its own.
-func TestOnlyThePublicPortsAreRouted(t *testing.T) {
+func TestRoutes_PublicPortsOnly(t *testing.T) {
 	const routed = `
 apiserver: {trustedProxies: [10.0.0.0/8]}
 ingress: {enabled: true, hosts: [a.example, b.example]}
@@ -244,7 +244,7 @@ func selectsOnly(t *testing.T, what string, selector map[string]string, want ...
 	}
 }
 
-func TestServicesReachTheirPodsAndNoOthers(t *testing.T) {
+func TestServices_SelectTheirPods(t *testing.T) {
 	all := objects(t, render(t, withConsole).stream())
 	for name, want := range map[string][]string{
 		"merchant-operator-apiserver":          {"merchant-operator-apiserver"},

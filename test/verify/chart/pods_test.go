@@ -51,7 +51,7 @@ func templates(t *testing.T, values ...string) map[string]corev1.PodTemplateSpec
 
 // The namespace enforces the restricted Pod Security Standard, so the API server refuses a pod that does not
 // keep it. A Deployment would be accepted, and then never get its pods.
-func TestPodsKeepTheRestrictedStandard(t *testing.T) {
+func TestPods_RestrictedStandard(t *testing.T) {
 	for _, values := range []string{"", placed, "redis: {bundled: {persistence: {enabled: false}}}", "redis: {allowInsecure: true, type: Server, addresses: ['a:1'], tls: {enabled: true, caSecretName: ca}}", "console: {certificateSecretName: console-tls, oidc: {caSecretName: id-ca}}"} {
 		for name, template := range templates(t, withConsole, values) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: system, GenerateName: name + "-", Labels: template.Labels}, Spec: template.Spec}
@@ -87,7 +87,7 @@ func TestConsole_TokenForTheInternalPort(t *testing.T) {
 	}
 }
 
-func TestPodsHaveWhatTheyNeed(t *testing.T) {
+func TestPods_HaveWhatTheyNeed(t *testing.T) {
 	all := objects(t, render(t, withConsole).stream())
 	for _, name := range roles {
 		deployment := get[appsv1.Deployment](t, all, "Deployment/"+name)
@@ -122,7 +122,7 @@ func TestPodsHaveWhatTheyNeed(t *testing.T) {
 }
 
 // With a number of pods in the manifest, every upgrade would undo what the autoscaler did.
-func TestAutoscalingLeavesTheNumberOfPodsAlone(t *testing.T) {
+func TestPods_ReplicasWithAutoscaling(t *testing.T) {
 	all := objects(t, render(t, withConsole, "{apiserver: {autoscaling: {enabled: true}}, console: {autoscaling: {enabled: true}}}").stream())
 	for _, name := range []string{"merchant-operator-apiserver", "merchant-operator-console"} {
 		if replicas := get[appsv1.Deployment](t, all, "Deployment/"+name).Spec.Replicas; replicas != nil {
@@ -135,7 +135,7 @@ func TestAutoscalingLeavesTheNumberOfPodsAlone(t *testing.T) {
 }
 
 // The kubelet kills what is left at the end of the grace period, and requests or deliveries with it.
-func TestTheGracePeriodsOutlastTheDrain(t *testing.T) {
+func TestPods_GracePeriodExceedsDrain(t *testing.T) {
 	grace := func(template corev1.PodTemplateSpec) time.Duration {
 		return time.Duration(*template.Spec.TerminationGracePeriodSeconds) * time.Second
 	}
@@ -214,7 +214,7 @@ console:
 `
 
 // The chart and the program must not drift apart: the program itself is asked whether it knows the arguments.
-func TestTheProgramKnowsItsArguments(t *testing.T) {
+func TestArguments_KnownToProgram(t *testing.T) {
 	check := program.New(t)
 	for _, values := range []string{"", allArguments} {
 		for name, template := range templates(t, values) {
@@ -226,7 +226,7 @@ func TestTheProgramKnowsItsArguments(t *testing.T) {
 }
 
 // What is set is what is passed on; the program's own words are in its tests.
-func TestValuesBecomeArguments(t *testing.T) {
+func TestArguments_FromValues(t *testing.T) {
 	all := templates(t, allArguments)
 	for name, want := range map[string][]string{
 		"merchant-operator": {"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--credentials-namespace=" + credentials},
@@ -259,7 +259,7 @@ func TestValuesBecomeArguments(t *testing.T) {
 }
 
 // A file that an argument names is in a volume, and what is mounted is used.
-func TestFilesInArgumentsAreMounted(t *testing.T) {
+func TestArguments_FilesMounted(t *testing.T) {
 	for name, template := range templates(t, allArguments, monitored, "monitoring: {certificateSecretName: ops-tls}") {
 		container := template.Spec.Containers[0]
 		var named, mounted []string
@@ -283,7 +283,7 @@ func TestFilesInArgumentsAreMounted(t *testing.T) {
 }
 
 // The console may be behind other proxies than the API.
-func TestTheConsoleHasProxiesOfItsOwn(t *testing.T) {
+func TestConsole_TrustedProxies(t *testing.T) {
 	container := templates(t, withConsole, "apiserver: {trustedProxies: [10.0.0.0/8]}", "console: {trustedProxies: [10.9.0.0/16]}")["merchant-operator-console"].Spec.Containers[0]
 	if !slices.Contains(container.Args, "--trusted-proxies=10.9.0.0/16") {
 		t.Errorf("the console is started with %v", container.Args)
@@ -291,7 +291,7 @@ func TestTheConsoleHasProxiesOfItsOwn(t *testing.T) {
 }
 
 // The key of the internal port's certificate is mounted in the apiserver only, its certificate authority in the console.
-func TestTheCertificateOfTheInternalPort(t *testing.T) {
+func TestInternalPort_Certificate(t *testing.T) {
 	want := map[string]string{
 		"merchant-operator-apiserver": "all at /etc/merchant-operator/internal-certificate",
 		"merchant-operator-console":   "ca.crt at /etc/merchant-operator/internal-ca",

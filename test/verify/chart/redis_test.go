@@ -21,7 +21,7 @@ var secrets = map[string]string{
 const insecure = "redis: {allowInsecure: true}"
 
 // Whoever can connect to a Redis decides which keys are valid, so one without protection is a decision.
-func TestUnprotectedRedis(t *testing.T) {
+func TestRedis_Unprotected(t *testing.T) {
 	const (
 		notes    = "merchant-operator/templates/NOTES.txt"
 		warning  = "WARNING: The connection to Redis is not protected"
@@ -59,7 +59,7 @@ func TestUnprotectedRedis(t *testing.T) {
 	}
 }
 
-func TestTheURLOfRedis(t *testing.T) {
+func TestRedis_URL(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
 		"bundled":             {"", "redis://merchant-operator-redis:6379/0"},
 		"bundled, other name": {"fullnameOverride: pay", "redis://pay-redis:6379/0"},
@@ -140,7 +140,7 @@ func environment(t *testing.T, container corev1.Container) map[string]string {
 }
 
 // The bundled server is started as the chart starts it, but for its place: it must take what the product needs.
-func TestTheBundledRedisPassesTheCheckOfTheProgram(t *testing.T) {
+func TestRedis_BundledPassesCheck(t *testing.T) {
 	container := templates(t)["merchant-operator-redis"].Spec.Containers[0]
 	if diff := cmp.Diff([]string{"redis-server"}, container.Command); diff != "" {
 		t.Errorf("command (-want +got):\n%s", diff)
@@ -159,7 +159,7 @@ func TestTheBundledRedisPassesTheCheckOfTheProgram(t *testing.T) {
 }
 
 // Go reads the directories of SSL_CERT_DIR besides the bundle of the image.
-func TestAnAuthorityOfOnesOwnIsTrusted(t *testing.T) {
+func TestRedis_OwnCertificateAuthority(t *testing.T) {
 	all := templates(t, withConsole, "redis: {type: Server, addresses: ['r:1'], tls: {enabled: true, caSecretName: ca}, auth: {secretName: redis}}")
 	for _, role := range roles {
 		container := all[role].Spec.Containers[0]
@@ -178,7 +178,7 @@ func TestAnAuthorityOfOnesOwnIsTrusted(t *testing.T) {
 }
 
 // The client secret of the console is in its environment, from a Secret, and nowhere else.
-func TestTheClientSecretOfTheConsole(t *testing.T) {
+func TestConsole_ClientSecret(t *testing.T) {
 	for values, want := range map[string]string{"": "hush-hush", "console: {oidc: {clientSecretName: ''}}": ""} {
 		for name, template := range templates(t, withConsole, values) {
 			container := template.Spec.Containers[0]

@@ -41,13 +41,13 @@ merchant-operator-dispatcher in merchant-operator-credentials: get list watch se
 merchant-operator-dispatcher in merchant-operator-credentials: update configmaps last-uses-0 last-uses-1 last-uses-2 last-uses-3 last-uses-4 last-uses-5 last-uses-6 last-uses-7 last-uses-8 last-uses-9 last-uses-10 last-uses-11 last-uses-12 last-uses-13 last-uses-14 last-uses-15 last-uses-16 last-uses-17 last-uses-18 last-uses-19 last-uses-20 last-uses-21 last-uses-22 last-uses-23 last-uses-24 last-uses-25 last-uses-26 last-uses-27 last-uses-28 last-uses-29 last-uses-30 last-uses-31 last-uses-32 last-uses-33 last-uses-34 last-uses-35 last-uses-36 last-uses-37 last-uses-38 last-uses-39 last-uses-40 last-uses-41 last-uses-42 last-uses-43 last-uses-44 last-uses-45 last-uses-46 last-uses-47 last-uses-48 last-uses-49 last-uses-50 last-uses-51 last-uses-52 last-uses-53 last-uses-54 last-uses-55 last-uses-56 last-uses-57 last-uses-58 last-uses-59 last-uses-60 last-uses-61 last-uses-62 last-uses-63
 `
 
-func TestTheRightsAreThoseWrittenDown(t *testing.T) {
+func TestRights_AsWritten(t *testing.T) {
 	if diff := cmp.Diff(lines(rights), grants(t, render(t, withConsole).stream())); diff != "" {
 		t.Errorf("rights (-written down +granted):\n%s", diff)
 	}
 }
 
-func TestKustomizeGrantsTheSame(t *testing.T) {
+func TestRights_EqualKustomize(t *testing.T) {
 	kustomized := kubectl(t, "", "kustomize", repository.Path("config", "rbac")) + "\n---\n" + kubectl(t, "", "kustomize", repository.Path("config", "console", "rbac"))
 	if diff := cmp.Diff(grants(t, kustomized), grants(t, render(t, withConsole).stream())); diff != "" {
 		t.Errorf("rights (-config/rbac, config/console/rbac +chart):\n%s", diff)
@@ -55,7 +55,7 @@ func TestKustomizeGrantsTheSame(t *testing.T) {
 }
 
 // The roles that the platform team binds to people and rails.
-func TestTheRolesToBindAreTheSame(t *testing.T) {
+func TestRights_RolesToBind(t *testing.T) {
 	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "rbac")))
 	rendered := objects(t, render(t).stream())
 	for _, name := range []string{"merchant-viewer", "merchant-bookkeeper", "merchant-integrator", "rail"} {
@@ -69,7 +69,7 @@ func TestTheRolesToBindAreTheSame(t *testing.T) {
 
 // What is everywhere without watchNamespaces is in each of them with it. TokenReview, SubjectAccessReview and URLs belong to no
 // namespace.
-func TestSomeNamespacesOnly(t *testing.T) {
+func TestRights_SomeNamespaces(t *testing.T) {
 	var want []string
 	for _, line := range lines(rights) {
 		clusterWide := strings.Contains(line, "auth-delegator") || strings.Contains(line, "subjectaccessreviews") || strings.Contains(line, " /")
@@ -86,7 +86,7 @@ func TestSomeNamespacesOnly(t *testing.T) {
 }
 
 // The same, but with the release's own namespace among them: its Roles must not be in each other's way.
-func TestTheReleasesOwnNamespaceCanBeManaged(t *testing.T) {
+func TestRights_ReleaseNamespace(t *testing.T) {
 	got := strings.Join(grants(t, render(t, "watchNamespaces: ["+system+"]").stream()), "\n")
 	for _, line := range []string{
 		"merchant-operator in " + system + ": create get update leases.coordination.k8s.io",
@@ -99,7 +99,7 @@ func TestTheReleasesOwnNamespaceCanBeManaged(t *testing.T) {
 }
 
 // The API server itself is asked, after it has been given the chart's objects.
-func TestWhatTheAPIServerAllowsInSomeNamespacesOnly(t *testing.T) {
+func TestRights_SomeNamespacesEnforced(t *testing.T) {
 	text := render(t, least, "watchNamespaces: [shops]", "rails: [{namespace: rails, serviceAccountName: card}]").stream()
 	kubectl(t, text, "apply", "-f", "-")
 	t.Cleanup(func() { kubectl(t, text, "delete", "--ignore-not-found", "-f", "-") })

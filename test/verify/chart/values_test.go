@@ -13,7 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-func TestWrongValuesAreRefused(t *testing.T) {
+func TestValues_Invalid(t *testing.T) {
 	tests := map[string]struct {
 		values string
 		says   []string // beside each other in the message
@@ -58,7 +58,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 }
 
 // A console that could not start, or could not be reached safely, says which value is missing.
-func TestAConsoleThatCannotWorkIsRefused(t *testing.T) {
+func TestValues_ConsoleIncomplete(t *testing.T) {
 	for values, says := range map[string][]string{
 		"console: {externalURL: ''}":                                              {"console.externalURL", "console.enabled"},
 		"console: {externalURL: 'http://console.example'}":                        {"/console/externalURL"},
@@ -96,7 +96,7 @@ func assertRefused(t *testing.T, says []string, values ...string) {
 }
 
 // Clients of a route that carries connections as they are keep their addresses.
-func TestARouteWithoutAProxyIsTakenWhenItIsSaid(t *testing.T) {
+func TestValues_RouteWithoutProxy(t *testing.T) {
 	for _, values := range []string{"ingress: {enabled: true}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}"} {
 		for _, api := range []string{"apiserver: {clientsConnectDirectly: true}", "apiserver: {trustedProxies: [10.0.0.0/8]}"} {
 			render(t, api, values)
@@ -104,7 +104,7 @@ func TestARouteWithoutAProxyIsTakenWhenItIsSaid(t *testing.T) {
 	}
 }
 
-func TestAPausedDispatcherHasNoPods(t *testing.T) {
+func TestValues_DispatcherPaused(t *testing.T) {
 	for _, values := range []string{"dispatcher: {paused: true}", "dispatcher: {paused: true, replicas: 0}"} {
 		out := render(t, values)
 		deployment := get[appsv1.Deployment](t, objects(t, out.stream()), "Deployment/merchant-operator-dispatcher")
@@ -118,7 +118,7 @@ func TestAPausedDispatcherHasNoPods(t *testing.T) {
 }
 
 // The notes say what is left to do for a console, and nothing without one.
-func TestTheNotesOfAConsole(t *testing.T) {
+func TestNotes_Console(t *testing.T) {
 	const notes, callback = "merchant-operator/templates/NOTES.txt", "Register https://console.example/callback"
 	if text := render(t, withConsole, "console: {externalURL: 'https://console.example/'}")[notes]; !strings.Contains(text, callback) {
 		t.Errorf("the notes do not say %q:\n%s", callback, text)
@@ -129,7 +129,7 @@ func TestTheNotesOfAConsole(t *testing.T) {
 }
 
 // A chart that has this one as a part passes its own values under global.
-func TestGlobalValuesAreTaken(t *testing.T) {
+func TestValues_Global(t *testing.T) {
 	render(t, "global: {anything: true}")
 }
 
@@ -170,7 +170,7 @@ redis: {type: URL, url: {secretName: redis}}
 `
 
 // Each case is what a value adds to the least, and the API server is asked whether it takes it.
-func TestEveryToggle(t *testing.T) {
+func TestValues_Toggles(t *testing.T) {
 	tests := []struct {
 		name    string
 		values  string
@@ -284,7 +284,7 @@ var (
 )
 
 // Readers copy what the page shows, so Helm and the API server are asked whether they take it.
-func TestWhatThePagesShowIsAccepted(t *testing.T) {
+func TestPages_ValuesAccepted(t *testing.T) {
 	install := repository.Read(t, "docs", "install.md")
 	var blocks [][]string
 	for _, name := range []string{"install.md", "sizing.md", "console.md"} {
@@ -315,7 +315,7 @@ func TestWhatThePagesShowIsAccepted(t *testing.T) {
 }
 
 // Names in the commands are those of what the chart makes.
-func TestThePagesNameWhatIsThere(t *testing.T) {
+func TestPages_NamesExist(t *testing.T) {
 	text := repository.Read(t, "docs", "install.md") + repository.Read(t, "docs", "upgrade.md") + repository.Read(t, "docs", "security.md")
 	all := objects(t, render(t).stream())
 	for words, key := range map[string]string{

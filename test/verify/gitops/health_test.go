@@ -91,7 +91,7 @@ func object(t *testing.T, observed int64, conditions []metav1.Condition) map[str
 	return content
 }
 
-func TestFluxAndKubectlReadTheStatus(t *testing.T) {
+func TestKstatus(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := kstatus.Compute(&unstructured.Unstructured{Object: object(t, c.observed, c.conditions)})
@@ -105,7 +105,7 @@ func TestFluxAndKubectlReadTheStatus(t *testing.T) {
 	}
 }
 
-func TestArgoCDReadsTheStatus(t *testing.T) {
+func TestArgoCD(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			state := lua.NewState()
@@ -125,7 +125,7 @@ func TestArgoCDReadsTheStatus(t *testing.T) {
 	}
 }
 
-func TestTheConfigMapHoldsTheCheckForBothKinds(t *testing.T) {
+func TestArgoCD_ConfigMapForBothKinds(t *testing.T) {
 	script := repository.Read(t, "config", "argocd", "health.lua")
 	manifest := []byte(repository.Read(t, "config", "argocd", "argocd-cm.yaml"))
 	var config corev1.ConfigMap

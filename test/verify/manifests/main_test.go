@@ -55,7 +55,7 @@ func kubectl(t *testing.T, input string, arguments ...string) string {
 }
 
 // The directories that are applied one after the other in the local environment.
-func TestDirectoriesApplyOneByOne(t *testing.T) {
+func TestApply_DirectoriesInOrder(t *testing.T) {
 	for _, directory := range []string{"crd", "rbac", "samples"} {
 		apply(t, directory)
 	}
@@ -64,14 +64,14 @@ func TestDirectoriesApplyOneByOne(t *testing.T) {
 	}
 }
 
-func TestDefaultApplies(t *testing.T) {
+func TestApply_Default(t *testing.T) {
 	apply(t, "namespace")
 	apply(t, "default", "--server-side", "--force-conflicts", "--dry-run=server")
 	apply(t, "default")
 	assertUnchanged(t, "default")
 }
 
-func TestSamplesStayInTheirNamespaces(t *testing.T) {
+func TestSamples_Namespaces(t *testing.T) {
 	apply(t, "crd")
 	printed := strings.Fields(apply(t, "samples", "--output=name"))
 	want := []string{
@@ -94,13 +94,13 @@ func TestSamplesStayInTheirNamespaces(t *testing.T) {
 	}
 }
 
-func TestTheSecondSampleIsAccepted(t *testing.T) {
+func TestSamples_SecondKey(t *testing.T) {
 	install(t, "crd")
 	install(t, "samples")
 	kubectl(t, "", "apply", "--dry-run=server", "-f", repository.Path("config", "samples", "corner-books.yaml"))
 }
 
-func TestNamespacesHoldPodsToTheRestrictedStandard(t *testing.T) {
+func TestNamespaces_RestrictedStandard(t *testing.T) {
 	install(t, "rbac")
 	for _, name := range []string{"merchant-operator-system", "merchant-operator-credentials"} {
 		var namespace corev1.Namespace
@@ -125,7 +125,7 @@ func assertUnchanged(t *testing.T, directory string) {
 var codeBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // Readers copy what the pages show, so the API server is asked whether it takes it.
-func TestManifestsInTheDocsAreAccepted(t *testing.T) {
+func TestDocs_ManifestsAccepted(t *testing.T) {
 	install(t, "crd")
 	install(t, "samples") // for its namespace
 	for _, page := range []string{"merchant.md", "apikey.md"} {

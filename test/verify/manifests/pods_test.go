@@ -23,7 +23,7 @@ import (
 
 // The namespace enforces the restricted Pod Security Standard, so the API server refuses a pod that does not
 // keep it. A Deployment would be accepted, and then never get its pods.
-func TestPodsAreAllowedInTheirNamespace(t *testing.T) {
+func TestPods_RestrictedStandard(t *testing.T) {
 	for _, deployment := range deployments(t) {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, GenerateName: deployment.Name + "-", Labels: deployment.Spec.Template.Labels},
@@ -35,7 +35,7 @@ func TestPodsAreAllowedInTheirNamespace(t *testing.T) {
 	}
 }
 
-func TestEveryServiceReachesItsPods(t *testing.T) {
+func TestServices_SelectTheirPods(t *testing.T) {
 	pods := deployments(t)
 	var services corev1.ServiceList
 	list(t, &services)
@@ -72,7 +72,7 @@ func TestEveryServiceReachesItsPods(t *testing.T) {
 	}
 }
 
-func TestDisruptionBudgetsCoverTheDeployments(t *testing.T) {
+func TestDisruptionBudgets(t *testing.T) {
 	budgets := map[string]bool{}
 	for _, deployment := range deployments(t) {
 		var budget policyv1.PodDisruptionBudget
@@ -89,7 +89,7 @@ func TestDisruptionBudgetsCoverTheDeployments(t *testing.T) {
 	}
 }
 
-func TestPodsHaveWhatTheyNeed(t *testing.T) {
+func TestPods_HaveWhatTheyNeed(t *testing.T) {
 	accounts := map[string]string{}
 	for _, deployment := range deployments(t) {
 		pod := deployment.Spec.Template.Spec
@@ -126,7 +126,7 @@ func TestPodsHaveWhatTheyNeed(t *testing.T) {
 }
 
 // The manifests and the program must not drift apart.
-func TestTheProgramKnowsItsArguments(t *testing.T) {
+func TestArguments_KnownToProgram(t *testing.T) {
 	check := program.New(t)
 	for name, deployment := range deployments(t) {
 		check(name, deployment.Spec.Template.Spec.Containers[0].Args)
@@ -134,7 +134,7 @@ func TestTheProgramKnowsItsArguments(t *testing.T) {
 }
 
 // The kubelet kills what is left at the end of the grace period, and requests with it.
-func TestTheGracePeriodOutlastsTheDrain(t *testing.T) {
+func TestPods_GracePeriodExceedsDrain(t *testing.T) {
 	const requests = 30 * time.Second // for those under way when the listener closes
 	for _, name := range []string{"merchant-operator-apiserver", "merchant-operator-console"} {
 		deployment := deployments(t)[name]
@@ -150,7 +150,7 @@ func TestTheGracePeriodOutlastsTheDrain(t *testing.T) {
 }
 
 // With the console the internal port serves TLS. The console gets the certificate authority, and not the key.
-func TestTheInternalPortHasTLSForTheConsole(t *testing.T) {
+func TestInternalPort_TLSForConsole(t *testing.T) {
 	all := deployments(t)
 	directory := flagValue(t, all["merchant-operator-apiserver"], "internal-cert-dir")
 	file := flagValue(t, all["merchant-operator-console"], "internal-ca-file")

@@ -31,7 +31,7 @@ var policed = map[string]struct{ kind, metadata, spec, refused string }{
 	"a key without a Secret, and an end": {"ApiKey", "", "merchantRef: {name: shop}, delivery: {policy: None}, expiresAt: '2099-01-01T00:00:00Z'", ""},
 }
 
-func TestExamplePolicies(t *testing.T) {
+func TestPolicies_Examples(t *testing.T) {
 	install(t, "crd")
 	const namespace = "policed"
 	kubectl(t, "", "create", "namespace", namespace)
@@ -72,7 +72,7 @@ func TestExamplePolicies(t *testing.T) {
 }
 
 // Without controllers a deleted namespace stays in Terminating, which is the moment that matters here.
-func TestMerchantsAreDeletedOnlyWhenClosed(t *testing.T) {
+func TestPolicies_DeleteOnlyClosedMerchants(t *testing.T) {
 	const patience = time.Minute
 	install(t, "crd")
 	apply(t, "deletion-policy")

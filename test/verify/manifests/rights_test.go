@@ -17,7 +17,7 @@ type right struct {
 
 const allVerbs = "get list watch create update patch delete deletecollection"
 
-func TestWhatTheOperatorMayDo(t *testing.T) {
+func TestRights_Operator(t *testing.T) {
 	install(t, "rbac")
 	account := serviceAccount("merchant-operator")
 	assertRights(t, account, true, []right{
@@ -56,7 +56,7 @@ func TestWhatTheOperatorMayDo(t *testing.T) {
 	})
 }
 
-func TestWhatTheAPIServerMayDo(t *testing.T) {
+func TestRights_APIServer(t *testing.T) {
 	install(t, "rbac")
 	account := serviceAccount("merchant-operator-apiserver")
 	assertRights(t, account, true, []right{
@@ -86,7 +86,7 @@ func TestWhatTheAPIServerMayDo(t *testing.T) {
 	})
 }
 
-func TestWhatTheDispatcherMayDo(t *testing.T) {
+func TestRights_Dispatcher(t *testing.T) {
 	install(t, "rbac")
 	account := serviceAccount("merchant-operator-dispatcher")
 	assertRights(t, account, true, []right{
@@ -128,7 +128,7 @@ func TestWhatTheDispatcherMayDo(t *testing.T) {
 
 const settlement = "/internal/v1/sessions/ps_aaaaaaaaaaaaghijklmnopqrstuvwx/settlement"
 
-func TestWhatARailMayDo(t *testing.T) {
+func TestRights_Rail(t *testing.T) {
 	install(t, "crd")
 	install(t, "rbac")
 	install(t, "samples")
@@ -154,7 +154,7 @@ const (
 )
 
 // Everybody else, also in the programs' own namespace, is kept out of the credentials namespace.
-func TestWhatOthersMayDo(t *testing.T) {
+func TestRights_Others(t *testing.T) {
 	install(t, "rbac")
 	for _, account := range []string{"system:serviceaccount:" + system + ":default", "system:serviceaccount:" + tenant + ":default"} {
 		assertRights(t, account, false, []right{
@@ -217,7 +217,7 @@ func review(t *testing.T, account string, spec authorizationv1.SubjectAccessRevi
 	return answer.Status.Allowed
 }
 
-func TestWhatTheConsoleMayDo(t *testing.T) {
+func TestRights_Console(t *testing.T) {
 	install(t, "rbac")
 	install(t, "console/rbac")
 	account := serviceAccount("merchant-operator-console")
@@ -260,7 +260,7 @@ func TestWhatTheConsoleMayDo(t *testing.T) {
 }
 
 // The roles for people are bound to groups of the OpenID provider, in a namespace or for one merchant.
-func TestWhatPeopleMayDo(t *testing.T) {
+func TestRights_People(t *testing.T) {
 	install(t, "crd")
 	install(t, "rbac")
 	install(t, "samples")

@@ -79,14 +79,14 @@ func promtool(t *testing.T, arguments ...string) {
 	}
 }
 
-func TestPrometheusTakesTheAlerts(t *testing.T) {
+func TestAlerts_Valid(t *testing.T) {
 	promtool(t, "check", "rules", "--lint-fatal", "rules.yaml")
 }
 
-func TestAlertsFireWhenTheyMust(t *testing.T) { promtool(t, "test", "rules", "alerts.yaml") }
+func TestAlerts_Fire(t *testing.T) { promtool(t, "test", "rules", "alerts.yaml") }
 
 // An alert that was never seen to fire, or never to be silent, is not tested.
-func TestEveryAlertHasCasesOfBothKinds(t *testing.T) {
+func TestAlerts_HaveCasesOfBothKinds(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,14 +121,14 @@ func TestEveryAlertHasCasesOfBothKinds(t *testing.T) {
 	}
 }
 
-func TestEveryAlertCanBeAnswered(t *testing.T) {
+func TestAlerts_QueryExistingSeries(t *testing.T) {
 	series := known(t)
 	for name, alert := range alerts(t) {
 		assertAnswerable(t, name, alert.Expr.String(), series)
 	}
 }
 
-func TestEveryAlertHasARunbook(t *testing.T) {
+func TestAlerts_HaveRunbooks(t *testing.T) {
 	want := map[string]bool{}
 	for name, alert := range alerts(t) {
 		want[name+".md"] = true
@@ -156,7 +156,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 }
 
 // A page that names a metric which is no more sends people nowhere in the night.
-func TestRunbooksNameMetricsThatThereAre(t *testing.T) {
+func TestRunbooks_MetricsExist(t *testing.T) {
 	series := known(t)
 	for name := range alerts(t) {
 		for _, metric := range regexp.MustCompile("`(merchant_operator_[a-z_]+)").FindAllStringSubmatch(repository.Read(t, "docs", "runbooks", name+".md"), -1) {

@@ -54,7 +54,7 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-func TestEveryQueryOfTheDashboardCanBeAnswered(t *testing.T) {
+func TestDashboard_QueriesExistingSeries(t *testing.T) {
 	series := known(t)
 	for _, p := range readDashboard(t).Panels {
 		if p.Type != "row" && (len(p.Targets) == 0 || p.Description == "") {
@@ -67,7 +67,7 @@ func TestEveryQueryOfTheDashboardCanBeAnswered(t *testing.T) {
 }
 
 // What one can be interested in enough to count it, one wants to see.
-func TestTheDashboardShowsEveryMetricOfOurs(t *testing.T) {
+func TestDashboard_ShowsEveryMetric(t *testing.T) {
 	shown := map[string]bool{}
 	for _, p := range readDashboard(t).Panels {
 		for _, target := range p.Targets {
@@ -83,7 +83,7 @@ func TestTheDashboardShowsEveryMetricOfOurs(t *testing.T) {
 	}
 }
 
-func TestTheDashboardIsInOrder(t *testing.T) {
+func TestDashboard_Layout(t *testing.T) {
 	d := readDashboard(t)
 	var rows []string
 	var ids []int

@@ -38,7 +38,7 @@ import (
 const patience = 2 * time.Minute
 
 // A real Prometheus scrapes the roles of `make run`, which are in use, and is asked what Grafana would ask.
-func TestPrometheusAnswersTheDashboard(t *testing.T) {
+func TestPrometheus_AnswersDashboard(t *testing.T) {
 	run := devenvtest.Start(t, devenvtest.Build(t))
 	traffic := newTraffic(t, run)
 	prometheus := startPrometheus(t, traffic.env)
@@ -285,7 +285,7 @@ func kustomized(t *testing.T) map[string][]byte {
 	return objects
 }
 
-func TestKustomizeWatchesAllPorts(t *testing.T) {
+func TestKustomize_MonitorsEveryOpsPort(t *testing.T) {
 	objects := kustomized(t)
 	for _, name := range []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-console", "merchant-operator-dispatcher"} {
 		var deployment appsv1.Deployment

@@ -60,7 +60,7 @@ func files(t *testing.T, pattern string) []string {
 }
 
 // A row above the header, or a table without one, is text with bars in it.
-func TestTablesBeginWithTheirHeader(t *testing.T) {
+func TestTables_HaveHeaders(t *testing.T) {
 	rule := regexp.MustCompile(`^\|(\s*:?-+:?\s*\|)+$`)
 	for path, text := range pages(t) {
 		lines := strings.Split(codeBlock.ReplaceAllString(text, ""), "\n")
@@ -73,7 +73,7 @@ func TestTablesBeginWithTheirHeader(t *testing.T) {
 	}
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinks(t *testing.T) {
 	all := pages(t)
 	for path, text := range all {
 		for _, found := range link.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
@@ -94,7 +94,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestWhatPagesNameIsThere(t *testing.T) {
+func TestNames_Exist(t *testing.T) {
 	tests := map[string]bool{}
 	for _, path := range files(t, "*_test.go") {
 		for _, found := range declared.FindAllStringSubmatch(repository.Read(t, path), -1) {
@@ -128,7 +128,7 @@ func TestWhatPagesNameIsThere(t *testing.T) {
 }
 
 // Runbooks, and the table of log lines, quote what somebody searches the logs for.
-func TestQuotedLogLinesAreInTheCode(t *testing.T) {
+func TestLogLines_InCode(t *testing.T) {
 	var source strings.Builder
 	for _, path := range files(t, "*.go") {
 		if !strings.HasPrefix(path, "test/") && !strings.HasPrefix(path, "hack/") && !strings.HasSuffix(path, "_test.go") {
@@ -155,7 +155,7 @@ func TestQuotedLogLinesAreInTheCode(t *testing.T) {
 }
 
 // Programs see a variable only if it is exported, and .dev/env has KEY=value lines for readers that are no shell.
-func TestTheEnvironmentIsLoadedWithExports(t *testing.T) {
+func TestEnvironment_Exported(t *testing.T) {
 	const load = "set -a; . .dev/env; set +a"
 	texts := pages(t)
 	for _, path := range files(t, "hack/devenv/*.go") {
@@ -191,7 +191,7 @@ var (
 )
 
 // The operator and the dispatcher name every condition, reason and event in a constant.
-func TestConditionsAndEventsAreDocumented(t *testing.T) {
+func TestConditions_Documented(t *testing.T) {
 	const page = "docs/reference/conditions.md"
 	inCode := map[string]bool{"Reconciling": true, "Stalled": true}
 	for _, path := range files(t, "*.go") {

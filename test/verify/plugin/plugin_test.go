@@ -40,7 +40,7 @@ type manifest struct {
 const tag = "v1.2.3"
 
 // Krew downloads the archive of the manifest, compares its checksum, unpacks it and links the program.
-func TestTheArchiveIsWhatTheManifestSays(t *testing.T) {
+func TestArchive_MatchesManifest(t *testing.T) {
 	out := t.TempDir()
 	script := exec.CommandContext(t.Context(), repository.Path("hack", "release", "plugin.sh"), tag, out, runtime.GOOS+"/"+runtime.GOARCH)
 	if text, err := script.CombinedOutput(); err != nil {
@@ -89,7 +89,7 @@ func TestTheArchiveIsWhatTheManifestSays(t *testing.T) {
 }
 
 // What assemble.sh makes is on the release page, and its checksums are attested.
-func TestTheReleaseHasThePlugin(t *testing.T) {
+func TestRelease_HasPlugin(t *testing.T) {
 	assemble := repository.Read(t, "hack", "release", "assemble.sh")
 	workflow := repository.Read(t, ".github", "workflows", "release.yml")
 	if !strings.Contains(assemble, `hack/release/plugin.sh "$tag" "$out"`) || !regexp.MustCompile(`sha256sum .*\./\*\.tar\.gz .*merchant\.yaml`).MatchString(assemble) {

@@ -25,7 +25,7 @@ import (
 
 const secret = "whsec_dGhpcnR5LXR3byBieXRlcyBvZiB0aGUgbmV3IG9uZSE="
 
-func TestExampleReceiversActOnce(t *testing.T) {
+func TestReceivers_ActOnce(t *testing.T) {
 	compiled := filepath.Join(t.TempDir(), "merchant")
 	if err := repository.Build(compiled, "examples/go"); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestExampleReceiversActOnce(t *testing.T) {
 }
 
 // hack/receiver only lists: each event once, those of a session by their sequence.
-func TestTheListingReceiverSorts(t *testing.T) {
+func TestReceiver_ListsInOrder(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "receiver")
 	if err := repository.Build(program, "hack/receiver"); err != nil {
 		t.Fatal(err)

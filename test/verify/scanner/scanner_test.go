@@ -82,7 +82,7 @@ var sources = map[string]string{
 var placeholder = regexp.MustCompile(`\{\{[a-z0-9]+\}\}`)
 
 // Each planted key is found in the file where it is, and nothing else is.
-func TestPlantedSecrets(t *testing.T) {
+func TestScan_PlantedSecrets(t *testing.T) {
 	directory := t.TempDir()
 	var want []finding
 	for name, text := range sources {
@@ -134,8 +134,8 @@ func generate(t *testing.T, kind string) string {
 	return key.Reveal()
 }
 
-// TestPage: the commands of docs/leaked-key.md find a key in the history of a repository, and a signing secret in a file.
-func TestPage(t *testing.T) {
+// TestScan_CommandsOfPage: the commands of docs/leaked-key.md find a key in the history of a repository, and a signing secret in a file.
+func TestScan_CommandsOfPage(t *testing.T) {
 	_, block, found := strings.Cut(repository.Read(t, "docs", "leaked-key.md"), "<!-- needs gitleaks -->\n```sh\n")
 	block, _, _ = strings.Cut(block, "```")
 	commands := slices.Collect(strings.Lines(block))
@@ -174,7 +174,7 @@ func TestPage(t *testing.T) {
 }
 
 // No file of this repository has a hit, whether it is committed yet or not: its examples are keys that nobody has.
-func TestThisRepository(t *testing.T) {
+func TestScan_Repository(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = repository.Path()
 	names, err := list.Output()

@@ -61,7 +61,7 @@ func decode(t *testing.T, text string) workflow {
 }
 
 // A tag of an action can be moved to other code by whoever takes its repository over; a commit cannot.
-func TestActionsArePinnedByCommit(t *testing.T) {
+func TestActions_PinnedByCommit(t *testing.T) {
 	for name, text := range workflows(t) {
 		for _, found := range use.FindAllStringSubmatch(text, -1) {
 			if strings.HasPrefix(found[1], "./") {
@@ -75,7 +75,7 @@ func TestActionsArePinnedByCommit(t *testing.T) {
 }
 
 // What README tells a newcomer to run is what CI runs.
-func TestCIRunsTheTestsOfREADME(t *testing.T) {
+func TestCI_RunsTestsOfREADME(t *testing.T) {
 	found := regexp.MustCompile("(?s)<!-- runs in CI -->\n```sh\n(.*?)```").FindStringSubmatch(repository.Read(t, "README.md"))
 	if found == nil {
 		t.Fatal("README has no command that runs in CI")
@@ -86,7 +86,7 @@ func TestCIRunsTheTestsOfREADME(t *testing.T) {
 }
 
 // The rights of each job, written down a second time: more of them is a decision, not an edit.
-func TestJobsHaveTheRightsTheyNeed(t *testing.T) {
+func TestJobs_Rights(t *testing.T) {
 	read := map[string]string{"contents": "read"}
 	want := map[string]map[string]string{
 		"ci.yml":               read,
@@ -118,7 +118,7 @@ func TestJobsHaveTheRightsTheyNeed(t *testing.T) {
 	}
 }
 
-func TestStepsAreSafe(t *testing.T) {
+func TestSteps_Safe(t *testing.T) {
 	for name, text := range workflows(t) {
 		for job, content := range decode(t, text).Jobs {
 			for _, step := range content.Steps {
@@ -140,7 +140,7 @@ func TestStepsAreSafe(t *testing.T) {
 }
 
 // Nobody's cache and nobody's single account decides what is released.
-func TestReleaseIsGuarded(t *testing.T) {
+func TestRelease_Guarded(t *testing.T) {
 	release := decode(t, workflows(t)["release.yml"])
 	if release.Jobs["publish"].Environment == "" {
 		t.Error("the job that publishes has no environment, whose reviewers could hold it")
