@@ -23,7 +23,7 @@ import (
 )
 
 func abuseFaults() []fault {
-	const promised = "bounded memory, and a well-behaved client beside it is served"
+	const promised = "memory is bounded, and another client is served"
 	all := []fault{}
 	for _, a := range []struct {
 		name string
@@ -33,11 +33,11 @@ func abuseFaults() []fault {
 		{"bodies a byte at a time, with a good key", slowBodies},
 		{"idle connections", idleConnections},
 		{"answers that are never read", unreadAnswers},
-		{"header bombs of 1 MiB and of 10,000 headers", headerBombs},
-		{"bodies without end, announced and chunked", endlessBodies},
+		{"a header of 1 MiB, and 10,000 headers", headerBombs},
+		{"endless bodies, with Content-Length and chunked", endlessBodies},
 		{"connections opened and reset at once", resetFlood},
 		{"HTTP/2 in the clear, with rapid resets of streams", resetStreams},
-		{"wrong keys in a flood, and a till that repeats a rotated key", wrongKeys},
+		{"a flood of wrong keys, and a till that repeats a rotated key", wrongKeys},
 	} {
 		all = append(all, fault{"P10", a.name, promised, func(t *testing.T) (int, string) { t.Helper(); return beside(t, a.try) }})
 	}
@@ -209,7 +209,7 @@ func beside(t *testing.T, try abuse) (tried int, seen string) {
 	if slowest > bound {
 		t.Errorf("the well-behaved client waited %s", slowest)
 	}
-	eventually(t, "goroutines and connections are as many as before", func() bool {
+	eventually(t, "there are as many goroutines and connections as before", func() bool {
 		now := gauges(t, api.ops)
 		return now[goroutines] < before[goroutines]+20 && now[openFiles] < before[openFiles]+20
 	})
@@ -218,7 +218,7 @@ func beside(t *testing.T, try abuse) (tried int, seen string) {
 }
 
 const (
-	// maxConnections is how many a replica holds unless it is told otherwise.
+	// maxConnections is how many a replica holds by default.
 	maxConnections = 10_000
 	// memoryEach is what an open connection may cost.
 	memoryEach = 24 << 10
@@ -342,13 +342,13 @@ func resetFlood(t *testing.T, host, key string, while func()) (int, string) {
 	for n := range tried {
 		connection := connect(t, host, 1)[0].(*net.TCPConn)
 		fmt.Fprintf(connection, "GET /api/v1/merchant/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
-		_ = connection.SetLinger(0) // a reset, not a farewell
+		_ = connection.SetLinger(0) // a reset
 		_ = connection.Close()
 		if n%200 == 0 {
 			while()
 		}
 	}
-	return tried, "each with a request under way"
+	return tried, "each with a request in progress"
 }
 
 // resetStreams opens streams of HTTP/2 and resets them, in the clear. The port does not speak it, so to take the preface for a
@@ -380,7 +380,7 @@ func resetStreams(t *testing.T, host, key string, while func()) (int, string) {
 
 func smugglingFaults() []fault {
 	return []fault{
-		{"P10", "requests that proxies may frame otherwise", "refused, or one answer and the connection closed", trySmuggling},
+		{"P10", "requests that a proxy may parse differently (smuggling)", "refused, or one answer and the connection closed", trySmuggling},
 	}
 }
 

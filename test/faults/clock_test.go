@@ -24,7 +24,7 @@ import (
 // clockFaults set the clock of a role wrong.
 func clockFaults() []fault {
 	return []fault{
-		{"P2", "clock an hour ahead: operator", "no overlap ends early, no schedule rotates, and it says so", tryOperatorAhead},
+		{"P2", "clock an hour ahead: operator", "no overlap ends early, no schedule rotates, and the log says so", tryOperatorAhead},
 		{"P2", "clock an hour ahead, and one an hour behind: replica", "every replica accepts and refuses the same keys, until their ends by the clock of Redis", tryWrongReplicas},
 		{"P1 P2", "clock an hour ahead: Redis, after a failover", "pending sessions and keys end an hour early, nothing is charged twice, no dead key revives", tryRedisAhead},
 	}
@@ -152,7 +152,7 @@ func tryRedisAhead(t *testing.T) (int, string) {
 	p := watchedBySentinelsWith(t, func(t *testing.T, args ...string) member {
 		t.Helper()
 		server := redistest.StartAhead(t, time.Hour, args...)
-		return member{server, keeperOf(t, server)}
+		return member{server, newKeeper(t, server)}
 	})
 	master, successor := p.roles(t, 0)
 	s := deployOn(t, p.url, 2, 0)

@@ -34,7 +34,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	secrets []string
-	// notIssued are where a secret was expected and there was none.
+	// notIssued are the places where a secret was expected, and there was none.
 	notIssued []string
 
 	closers []func() error // in the order of starting

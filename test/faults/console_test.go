@@ -24,17 +24,17 @@ import (
 )
 
 func consoleFaults() []fault {
-	const promised = "each page says so, no key is lost or half made, works again by itself"
+	const promised = "each page says so, no key is lost or half issued, the console works again without help"
 	during := func(name string, o outage) fault {
 		o.name = name
 		return fault{"P11", name, promised, func(t *testing.T) (int, string) { t.Helper(); return tryConsoleOutage(t, o) }}
 	}
 	return []fault{
 		during("the console without Redis", outage{
-			begin: func(s *deployment) { s.toRedis.cut() }, end: func(s *deployment) { s.toRedis.mend(s.t) },
+			begin: func(s *deployment) { s.toRedis.cut() }, end: func(s *deployment) { s.toRedis.restore(s.t) },
 		}),
 		during("the console without the API", outage{
-			begin: func(s *deployment) { s.console.toAPI.cut() }, end: func(s *deployment) { s.console.toAPI.mend(s.t) },
+			begin: func(s *deployment) { s.console.toAPI.cut() }, end: func(s *deployment) { s.console.toAPI.restore(s.t) },
 		}),
 		during("the console without the answers of the API", outage{
 			begin: func(s *deployment) { s.console.toAPI.poison(s.t, "limit_data", "downstream", `{"bytes":3}`) },
@@ -71,7 +71,7 @@ func (s *deployment) openConsole() *console {
 	toKube, kubeconfig := s.proxy(fixture.ConsoleAccount)
 	address, ops, token := s.address(), s.address(), filepath.Join(s.t.TempDir(), "token")
 	s.must(os.WriteFile(token, []byte(s.consoleToken()), 0o600))
-	c := &console{deployment: s, url: "http://" + address, toAPI: layWire(s.t, strings.TrimPrefix(s.replicas[0].internal, "http://"))}
+	c := &console{deployment: s, url: "http://" + address, toAPI: newWire(s.t, strings.TrimPrefix(s.replicas[0].internal, "http://"))}
 	c.process = &process{name: "console", ops: ops, toKube: toKube, args: []string{
 		"console", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--drain-delay", "1s", "--console-address", address, "--ops-address", ops,
 		"--external-url", c.url, "--internal-url", "http://" + c.toAPI.Listen, "--internal-token-file", token,

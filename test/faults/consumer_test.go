@@ -19,18 +19,18 @@ import (
 )
 
 // consumer follows the feed of a merchant, each page from another replica. Now and then it is killed while it waits for a page, and begins again
-// with the cursor of the last page that it had handled. If it is told that what it has read is lost, it goes on with the surviving cursor.
+// with the cursor of the last page that it had handled. If it gets 409, what it has read is lost, and it continues with the cursor of the answer.
 type consumer struct {
 	*deployment
 
 	account, key string
-	heardOf      sync.Map // ids of sessions; also of events that are lost
+	readSessions sync.Map // ids; also of events that are lost
 
-	// Of whoever follows or audits.
-	cursor string
-	seen   []seenEvent // in the order of the feed
-	killed int
-	told   int // how often that events are lost
+	// Of the one goroutine that follows or audits.
+	cursor    string
+	seen      []seenEvent // in the order of the feed
+	killed    int
+	conflicts int // answers 409: events that it has read are lost
 }
 
 // seenEvent is an event in the feed, with what it says of a session: nothing if it is of a key.
@@ -67,7 +67,7 @@ func (c *consumer) follow() (stop func()) {
 
 // hasRead reports whether an event of a session was read.
 func (c *consumer) hasRead(session string) bool {
-	_, read := c.heardOf.Load(session)
+	_, read := c.readSessions.Load(session)
 	return read
 }
 
@@ -98,7 +98,7 @@ func (c *consumer) page(n int, wait string) (int, error) {
 	for _, item := range items {
 		event := c.parse(item)
 		c.seen = append(c.seen, event)
-		c.heardOf.Store(event.session, true)
+		c.readSessions.Store(event.session, true)
 	}
 	c.cursor = got.Text("cursor")
 	return len(items), nil
@@ -130,7 +130,7 @@ func (c *consumer) forget(text string) {
 		c.t.Errorf("a 409 sends the consumer to %s, which it has not read, or where it is", survivor.Entry)
 	}
 	c.cursor, c.seen = text, c.seen[:left]
-	c.told++
+	c.conflicts++
 }
 
 // audit reads the rest of the feed. The consumer must have seen what is in it, in its order, and that must be each event of the sessions once: with
@@ -161,7 +161,7 @@ func (c *consumer) audit(sessions map[string]map[string]string) (events int) {
 		}
 		seen = append(seen, event.id)
 	}
-	want := c.eventsOf(sessions)
+	want := c.expectedEvents(sessions)
 	slices.Sort(seen)
 	slices.Sort(want)
 	if !slices.Equal(seen, want) {

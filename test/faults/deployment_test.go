@@ -49,17 +49,17 @@ type replica struct {
 // durable lets a Redis answer only when it has written to its disk.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-// newStage starts replicas and dispatchers on a Redis with these arguments.
+// deploy starts replicas and dispatchers on a Redis with these arguments.
 func deploy(t *testing.T, replicas, dispatchers int, redisArgs ...string) *deployment {
 	t.Helper()
 	server := redistest.Start(t, redisArgs...)
-	s := &deployment{t: t, redis: server, toRedis: layWire(t, server.Addr()), keeper: keeperOf(t, server)}
+	s := &deployment{t: t, redis: server, toRedis: newWire(t, server.Addr()), keeper: newKeeper(t, server)}
 	s.url = "redis://" + s.toRedis.Listen + "/0"
 	s.open(replicas, dispatchers)
 	return s
 }
 
-// newStageOn starts replicas, with these flags, and dispatchers on a Redis that is there already, and has no wire.
+// deployOn starts replicas, with these flags, and dispatchers on a Redis that is there already, and has no wire.
 func deployOn(t *testing.T, url string, replicas, dispatchers int, flags ...string) *deployment {
 	t.Helper()
 	s := &deployment{t: t, url: url, flags: flags}
@@ -172,7 +172,7 @@ func (s *deployment) delivered(name, field string) string {
 	return shared.secret(s.Delivered(name, field))
 }
 
-// space is what the keys of a merchant's state begin with.
+// space is the prefix of the Redis keys of a merchant's state.
 func space(merchant *v1alpha1.Merchant) string {
 	return bucketTag(published.ID(merchant.UID))
 }
@@ -195,13 +195,13 @@ func (c caller) call(base, method, path, bearer, body string, headers ...string)
 	return fixture.Call(c.http, base, method, path, bearer, body, headers...)
 }
 
-// unavailable reports whether an answer leaves open what came of the request.
+// unavailable reports whether an answer leaves the result of the request open.
 func unavailable(a fixture.Answer) bool { return a.Status == http.StatusServiceUnavailable }
 
 // railToken is of a new account that may settle.
 func (s *deployment) railToken() string { return shared.secret(s.RailToken()) }
 
-// bucketTag is what the keys of a merchant's state begin with.
+// bucketTag is the prefix of the Redis keys of a merchant's state.
 func bucketTag(merchantID string) string {
 	return string(redis.BucketKeyspace(session.MerchantBucket(merchantID)))
 }
@@ -242,11 +242,11 @@ func callers(many int, step func(c caller, n, step int)) (stop func()) {
 	})
 }
 
-// wire is what lies between two programs, and can be bad.
+// wire is the connection between two programs, with faults.
 type wire struct{ *toxiproxy.Proxy }
 
-// layWire leads to the address.
-func layWire(t testing.TB, to string) wire {
+// newWire leads to the address.
+func newWire(t testing.TB, to string) wire {
 	t.Helper()
 	// Not port 0: a client that dials again while the wire is cut could be given the wire's own port, and be
 	// connected to itself.
@@ -263,7 +263,7 @@ func layWire(t testing.TB, to string) wire {
 	return wire{proxy}
 }
 
-// poison makes it bad until it is healed. The attributes are JSON, as toxiproxy documents them.
+// poison adds a fault until it is healed. The attributes are JSON, as toxiproxy documents them.
 func (w wire) poison(t testing.TB, kind, stream, attributes string) {
 	t.Helper()
 	toxic := fmt.Sprintf(`{"name":"%s","type":"%s","stream":"%s","attributes":%s}`, kind, kind, stream, attributes)
@@ -274,10 +274,10 @@ func (w wire) poison(t testing.TB, kind, stream, attributes string) {
 
 func (w wire) heal() { w.Toxics.ResetToxics(context.Background()) }
 
-// cut closes it, and mend opens it again on the same address.
+// cut closes it, and restore opens it again on the same address.
 func (w wire) cut() { w.Stop() }
 
-func (w wire) mend(t testing.TB) {
+func (w wire) restore(t testing.TB) {
 	t.Helper()
 	if err := w.Start(); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 
 func drainFaults() []fault {
 	return []fault{
-		{"P8", "SIGTERM of an API replica under load", "every request it took is answered, and it ends with 0", tryDrain},
+		{"P8", "SIGTERM of an API replica under load", "every request it accepted is answered, and it exits with 0", tryDrain},
 		{"P8", "a replica and a dispatcher stopped in one process", "no goroutine is left", tryLeak},
 	}
 }
@@ -39,7 +39,7 @@ func tryDrain(t *testing.T) (int, string) {
 	for n := range rounds {
 		victim := s.replicas[n%2]
 		host := strings.TrimPrefix(victim.public, "http://")
-		begun := answered.Load()
+		before := answered.Load()
 		var calling sync.WaitGroup
 		for range outageCallers {
 			calling.Go(func() {
@@ -56,8 +56,8 @@ func tryDrain(t *testing.T) (int, string) {
 			})
 		}
 		slow := halfSent(t, host, key)
-		eventually(t, "the load is on", func() bool {
-			return t.Failed() || (answered.Load() > begun+100 && gauges(t, victim.ops)[inFlight] >= float64(len(slow)))
+		eventually(t, "there is load", func() bool {
+			return t.Failed() || (answered.Load() > before+100 && gauges(t, victim.ops)[inFlight] >= float64(len(slow)))
 		})
 		ended := make(chan error, 1)
 		go func() { ended <- victim.stop() }()

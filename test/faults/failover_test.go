@@ -21,7 +21,7 @@ import (
 
 func failoverFaults() []fault {
 	const (
-		plainly = "503 within 1 s, back by itself, no charge doubled; what the replica lacked is lost, from sessions and feed together, and the feed's consumers are told"
+		plainly = "503 within 1 s, recovery without help, no charge doubled; what the replica lacked is lost in sessions and feed together, and the feed's consumers get 409"
 		copied  = "the same, and no acknowledged settlement is lost"
 	)
 	wait := []string{"--settlement-replicas", "1"}
@@ -30,12 +30,12 @@ func failoverFaults() []fault {
 		{"P1 P5 P6 P12", "failover of a Redis Cluster, kill -9 of a master", plainly, failovers(redisCluster)},
 		{"P1 P5 P6 P12", "failover by Sentinel, `--settlement-replicas 1`", copied, failovers(watchedBySentinels, wait...)},
 		{"P1 P5 P6 P12", "failover of a Redis Cluster, `--settlement-replicas 1`", copied, failovers(redisCluster, wait...)},
-		{"P5", "a settlement is reported again while the replica is frozen", "503 each time until the replica has it", tryFrozenReplica},
-		{"P1 P4 P12", "a slot of a Redis Cluster moved back and forth under load", "no session is lost or doubled, each end is told once and once in the feed", tryMovingSlots},
+		{"P5", "a settlement is reported again while the replica is frozen", "503 until the replica has it", tryFrozenReplica},
+		{"P1 P4 P12", "a slot of a Redis Cluster moved back and forth under load", "no session is lost or doubled, each end is delivered once and is in the feed once", tryMovingSlots},
 	}
 }
 
-// failovers kills a master amid charges, in a Redis of its own each time. Every other time its replica was cut off just
+// failovers kills a master during charges, in a Redis of its own each time. Every other time its replica was cut off just
 // before, so that there is something to lose.
 func failovers(start func(*testing.T) pairs, flags ...string) func(*testing.T) (int, string) {
 	return func(t *testing.T) (int, string) {
@@ -64,10 +64,10 @@ type failover struct {
 	safe    bool // settlements wait for a replica
 	asks    caller
 
-	mu       sync.Mutex
-	orders   []*failoverOrder
-	answers  atomic.Int64
-	refusals atomic.Int64
+	mu      sync.Mutex
+	orders  []*failoverOrder
+	answers atomic.Int64
+	retries atomic.Int64
 }
 
 // seller is a merchant with a key, and who follows its feed.
@@ -77,7 +77,7 @@ type seller struct {
 	consumer *consumer
 }
 
-// failoverOrder is one Idempotency-Key, with the sessions its callers were told of.
+// failoverOrder is one Idempotency-Key, with the sessions that were acknowledged to its callers.
 type failoverOrder struct {
 	name    string
 	key     string
@@ -140,7 +140,7 @@ func (f *failover) run(cutOff bool) {
 	unfollow := f.startConsumers()
 	defer unfollow()
 	f.served(200)
-	pair := f.pairs.of(f.t, f.sellers[0].tag)
+	pair := f.pairs.pairWith(f.t, f.sellers[0].tag)
 	master, replica := f.pairs.roles(f.t, pair)
 	if cutOff {
 		replica.Pause()
@@ -152,9 +152,9 @@ func (f *failover) run(cutOff bool) {
 		master.Kill()
 	}
 	killed := time.Now()
-	refused := f.refusals.Load()
+	retried := f.retries.Load()
 	eventuallySees(f.t, "callers notice", func() (string, bool) {
-		more := f.refusals.Load() - refused
+		more := f.retries.Load() - retried
 		if more > 10 {
 			return "", true
 		}
@@ -174,8 +174,7 @@ func (f *failover) run(cutOff bool) {
 	checkFlat(f.t, f.replicas[0].ops, before, gauges(f.t, f.replicas[0].ops))
 }
 
-// unheard waits until callers and a consumer were told what the replica will never hear of; with settlements that wait for it callers are
-// refused.
+// unheard waits until callers and a consumer know what the replica will never receive; settlements that wait for the replica get 503.
 func (f *failover) unheard() {
 	f.t.Helper()
 	own := f.sellers[0]
@@ -186,8 +185,8 @@ func (f *failover) unheard() {
 		f.served(100)
 		return
 	}
-	refused := f.refusals.Load()
-	eventually(f.t, "settlements are refused", func() bool { return f.refusals.Load() >= refused+2*failoverCallers })
+	before := f.retries.Load()
+	eventually(f.t, "settlements are refused", func() bool { return f.retries.Load() >= before+2*failoverCallers })
 }
 
 // served waits until so many more calls were answered.
@@ -210,7 +209,7 @@ func (f *failover) shop(done chan struct{}, caller int, rail string) {
 			if !ok {
 				return
 			}
-			// Each charge is made twice, as clients do that are not sure.
+			// Each charge is made twice, as careful clients do.
 			if again, ok := f.charge(done, c, o, caller+1); !ok || again != id {
 				if !ok {
 					return
@@ -285,7 +284,7 @@ func (f *failover) insist(done <-chan struct{}, call func(try int) (fixture.Answ
 		case got.Header.Get("Retry-After") == "":
 			f.t.Error("a 503 does not say when to try again")
 		}
-		f.refusals.Add(1)
+		f.retries.Add(1)
 		select {
 		case <-done:
 			return fixture.Answer{}, false
@@ -312,7 +311,7 @@ func tryMovingSlots(t *testing.T) (int, string) {
 	}
 	tag := f.sellers[0].tag
 	slot := int(masters[0].keeper.ClusterKeySlot(t.Context(), tag).Val())
-	from := f.pairs.of(t, tag)
+	from := f.pairs.pairWith(t, tag)
 	moves, keys := 4**intensity, 0
 	for range moves {
 		f.served(100)
@@ -324,14 +323,14 @@ func tryMovingSlots(t *testing.T) (int, string) {
 	stop()
 	unfollow()
 	f.audit(false)
-	if f.told > 0 {
-		t.Errorf("%d times a consumer was told that events are lost", f.told)
+	if f.conflicts > 0 {
+		t.Errorf("consumers got 409 %d times, and Redis has lost nothing", f.conflicts)
 	}
 	if f.lostCharges+f.lostSettlements > 0 {
 		t.Errorf("%d of %d charges and %d of %d settlements are lost", f.lostCharges, f.charges, f.lostSettlements, f.settlements)
 	}
 	return moves, fmt.Sprintf("%d keys moved in %d moves; %d charges, %d settlements, none lost; %d events, each delivered and in the feed, none doubled; %d calls got 503",
-		keys, moves, f.charges, f.settlements, f.eachReportedOnce(masters), f.refused)
+		keys, moves, f.charges, f.settlements, f.eachReportedOnce(masters), f.retried)
 }
 
 // moveSlot moves one slot with all that is in it, and returns how many keys that were.
@@ -407,8 +406,8 @@ type failedOver struct {
 	charges, settlements         int // acknowledged
 	lostCharges, lostSettlements int
 	lostPlainly                  int // of both, with a replica that followed
-	refused                      int // with 503
-	inFeeds, told                int // in feeds, and how often a consumer was told that some are lost
+	retried                      int // calls that got 503
+	inFeeds, conflicts           int // events in feeds, and answers 409 to their consumers
 	slowest, away                time.Duration
 }
 
@@ -418,25 +417,25 @@ func (f *failedOver) add(other failedOver) {
 	f.lostCharges += other.lostCharges
 	f.lostSettlements += other.lostSettlements
 	f.lostPlainly += other.lostPlainly
-	f.refused += other.refused
+	f.retried += other.retried
 	f.inFeeds += other.inFeeds
-	f.told += other.told
+	f.conflicts += other.conflicts
 	f.slowest, f.away = max(f.slowest, other.slowest), max(f.away, other.away)
 }
 
 // String is for the table.
 func (f *failedOver) String() string {
 	return fmt.Sprintf("%d of %d acknowledged charges lost and %d of %d settlements, %d of these with a replica that had followed; none doubled; "+
-		"%d events in the feeds as in the sessions, %d times a consumer was told of lost ones; "+
+		"%d events in the feeds as in the sessions, %d times a consumer got 409 for lost ones; "+
 		"%d calls got 503, the slowest answer took %d ms; served again after %.1f s",
-		f.lostCharges, f.charges, f.lostSettlements, f.settlements, f.lostPlainly, f.inFeeds, f.told, f.refused, f.slowest.Milliseconds(), f.away.Seconds())
+		f.lostCharges, f.charges, f.lostSettlements, f.settlements, f.lostPlainly, f.inFeeds, f.conflicts, f.retried, f.slowest.Milliseconds(), f.away.Seconds())
 }
 
 // audit asks for every session that was acknowledged, and counts those that are lost. With settlements that wait for the
 // replica none of these may be.
 func (f *failover) audit(cutOff bool) {
 	f.t.Helper()
-	f.refused = int(f.refusals.Load())
+	f.retried = int(f.retries.Load())
 	for _, o := range f.orders {
 		var alive []string
 		for _, id := range o.ids {
@@ -471,8 +470,8 @@ func (f *failover) audit(cutOff bool) {
 		f.t.Errorf("%d of %d acknowledged settlements are lost", f.lostSettlements, f.settlements)
 	}
 	f.auditFeeds()
-	if cutOff && f.sellers[0].consumer.told == 0 {
-		f.t.Error("a consumer was not told that what it has read is lost")
+	if cutOff && f.sellers[0].consumer.conflicts == 0 {
+		f.t.Error("no 409 for a consumer that has read what is lost")
 	}
 	f.t.Logf("replica cut off: %v; %s", cutOff, f.failedOver.String())
 	f.webhooksArrive()
@@ -488,7 +487,7 @@ func (f *failover) auditFeeds() {
 	}
 	for _, own := range f.sellers {
 		f.inFeeds += own.consumer.audit(f.hashes(own.tag+"session:", masters...))
-		f.told += own.consumer.told
+		f.conflicts += own.consumer.conflicts
 	}
 }
 
@@ -506,11 +505,11 @@ func (f *failover) answered(status int, base, method, path, bearer, body string)
 	return got
 }
 
-// webhooksArrive waits for the webhook of a charge that is made now: the dispatcher works again as well.
+// webhooksArrive waits for the webhook of a new charge: the dispatcher works again as well.
 func (f *failover) webhooksArrive() {
 	f.t.Helper()
 	own := f.sellers[0]
 	id := f.answered(http.StatusCreated, f.replicas[0].public, http.MethodPost, sessions, own.key, `{"amountCents":100}`).Text("sessionId")
 	f.answered(http.StatusOK, f.replicas[0].public, http.MethodPost, sessions+"/"+id+"/cancel", own.key, "")
-	eventually(f.t, "the webhook of a new charge arrives", func() bool { return f.hooks.heardOf(id) })
+	eventually(f.t, "the webhook of a new charge arrives", func() bool { return f.hooks.received(id) })
 }

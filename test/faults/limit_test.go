@@ -41,7 +41,7 @@ func flooded(harm func(s *deployment, n int)) func(*testing.T) (int, string) {
 		})
 		key := s.apiKey("till", "coffee")
 		rate64 := space(merchant) + "rate:"
-		eventually(t, "what was spent on waiting is paid for", func() bool {
+		eventually(t, "the limiter is back at its full burst", func() bool {
 			keys, err := s.keeper.Keys(t.Context(), rate64+"*").Result()
 			return err == nil && len(keys) == 0
 		})

@@ -56,7 +56,7 @@ func faults() []fault {
 	return all
 }
 
-// TestFaults tries each of them, and then looks for secrets in all that the roles have told meanwhile.
+// TestFaults tries each of them, and then looks for secrets in everything that the roles have written.
 func TestFaults(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| promise | fault | tried | promised | seen |\n|---|---|--:|---|---|\n")

@@ -55,8 +55,8 @@ func outages() []outage {
 		{"Redis slow (2 s an answer)", slow, fast},
 		{"Redis silent (packets lost)", silent, heard},
 		{"Redis resets each connection", reset, kept},
-		{"Redis breaks off amid its answers", cutShort, whole},
-		{"Redis unreachable (refused)", func(s *deployment) { s.toRedis.cut() }, func(s *deployment) { s.toRedis.mend(s.t) }},
+		{"Redis breaks off its answers", cutShort, whole},
+		{"Redis unreachable (refused)", func(s *deployment) { s.toRedis.cut() }, func(s *deployment) { s.toRedis.restore(s.t) }},
 		pausedRedis,
 		{"Redis full (OOM)", full, roomy},
 		{"Redis without its replicas (NOREPLICAS)", alone, joined},
@@ -86,13 +86,13 @@ func outageFaults() []fault {
 	var all []fault
 	for _, o := range outages() {
 		all = append(all, fault{
-			"P6", o.name, "503 with Retry-After within 1 s, nothing grows, ready all the time, back by itself",
+			"P6", o.name, "503 with Retry-After within 1 s, nothing grows, always ready, recovery without help",
 			func(t *testing.T) (int, string) { t.Helper(); return tryOutage(t, o) },
 		})
 	}
 	for _, rate := range []int{100, 800, 1500} {
 		all = append(all, fault{
-			"P6", fmt.Sprintf("%s, %d requests/s", pausedRedis.name, rate), "503 with Retry-After within 1 s, memory flat, ready all the time, back by itself",
+			"P6", fmt.Sprintf("%s, %d requests/s", pausedRedis.name, rate), "503 with Retry-After within 1 s, memory flat, always ready, recovery without help",
 			func(t *testing.T) (int, string) { t.Helper(); return tryLoadedOutage(t, pausedRedis, rate) },
 		})
 	}
@@ -288,8 +288,8 @@ const leastCalm = 40
 
 func kubeFaults() []fault {
 	return []fault{{
-		"P7", "the Kubernetes API away for every role",
-		"charges and webhooks go on, only rotate is 503; then the operator catches up without a stampede", tryWithoutKube,
+		"P7", "no role reaches the Kubernetes API",
+		"charges and webhooks continue, only rotate gets 503; then the operator catches up without a stampede", tryWithoutKube,
 	}}
 }
 
@@ -309,7 +309,7 @@ func tryWithoutKube(t *testing.T) (int, string) {
 		roles := []*process{shared.operator, api.process, s.dispatchers[0]}
 		for _, role := range roles {
 			role.toKube.Cut()
-			t.Cleanup(role.toKube.Mend) // whatever becomes of this test
+			t.Cleanup(role.toKube.Mend) // also if this test fails
 		}
 		for range 50 {
 			id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).Text("sessionId")

@@ -18,8 +18,8 @@ import (
 func payerFaults() []fault {
 	const (
 		kills    = ": kill -9 of an API replica, of Redis, and of both"
-		promised = "one payment completes the session, each other is to be refunded; the rails hear so each time they report it or read the session"
-		held     = "one payment of each code moves money and completes the session, and no refund is owed"
+		promised = "one payment completes the session, each other is REFUND_REQUIRED, whenever its rail reports it or reads the session"
+		held     = "one payment of each code moves money and completes the session; there is nothing to refund"
 	)
 	return []fault{
 		{"P14", "two payers, one code" + kills, promised, tryTwoPayers(false)},
@@ -137,25 +137,25 @@ func (p *payers) scan(c caller, n, step int) {
 	if !ok {
 		return
 	}
-	code, wanted := scannedCode{id: created.Text("sessionId")}, p.payments(step)
-	answered, moved := make([]bool, len(wanted)), make([]bool, len(wanted))
+	code, planned := scannedCode{id: created.Text("sessionId")}, p.payments(step)
+	answered, moved := make([]bool, len(planned)), make([]bool, len(planned))
 	var phones sync.WaitGroup
-	for i := range wanted {
+	for i := range planned {
 		phones.Go(func() {
 			if p.hold {
 				// Of three payers the first one does not like the price, and lets others pay.
-				if moved[i], answered[i] = p.holds(code.id, wanted[i], len(wanted) == 3 && i == 0, n+i); !moved[i] {
+				if moved[i], answered[i] = p.holds(code.id, planned[i], len(planned) == 3 && i == 0, n+i); !moved[i] {
 					return
 				}
 			}
-			moved[i], answered[i] = true, p.report(code.id, &wanted[i], n+i)
+			moved[i], answered[i] = true, p.report(code.id, &planned[i], n+i)
 		})
 	}
 	phones.Wait()
 	if slices.Contains(answered, false) {
 		return // the test has failed
 	}
-	for i, m := range wanted {
+	for i, m := range planned {
 		if moved[i] {
 			code.payments = append(code.payments, m)
 		}

@@ -160,8 +160,8 @@ const (
 	spareMemory     = 96 << 20
 )
 
-// metricsOf are those of the process at an ops port.
-func metricsOf(t testing.TB, ops string) map[string]*dto.MetricFamily {
+// readMetrics are those of the process at an ops port.
+func readMetrics(t testing.TB, ops string) map[string]*dto.MetricFamily {
 	t.Helper()
 	response, err := http.Get("http://" + ops + "/metrics")
 	if err != nil {
@@ -179,7 +179,7 @@ func metricsOf(t testing.TB, ops string) map[string]*dto.MetricFamily {
 // gauges reads what the process at an ops port shows.
 func gauges(t testing.TB, ops string) map[string]float64 {
 	t.Helper()
-	families := metricsOf(t, ops)
+	families := readMetrics(t, ops)
 	shown := map[string]float64{}
 	for _, name := range []string{goroutines, resident, openFiles} {
 		shown[name] = families[name].GetMetric()[0].GetGauge().GetValue()
@@ -204,7 +204,7 @@ func checkFlat(t *testing.T, ops string, before, during map[string]float64) {
 	if grown := during[resident] - before[resident]; grown > spareMemory {
 		t.Errorf("%.0f MB more during the fault", grown/1e6)
 	}
-	eventually(t, "goroutines and connections are as many as before", func() bool {
+	eventually(t, "there are as many goroutines and connections as before", func() bool {
 		now := gauges(t, ops)
 		return now[goroutines] < before[goroutines]+20 && now[openFiles] < before[openFiles]+20
 	})
@@ -219,16 +219,16 @@ const perKube = 10
 // connections waits until each role has no more connections than it needs, and none that the other side has closed.
 func (s *deployment) connections() (seen string) {
 	s.t.Helper()
-	redis := portOf(s.t, s.toRedis.Listen)
+	redis := parsePort(s.t, s.toRedis.Listen)
 	roles := append([]*process(nil), s.dispatchers...)
 	for _, r := range s.replicas {
 		roles = append(roles, r.process)
 	}
 	mostRedis, mostKube := 0, 0
 	for _, role := range roles {
-		kube := portOf(s.t, role.toKube.URL())
+		kube := parsePort(s.t, role.toKube.URL())
 		eventually(s.t, role.name+" has no more connections than it needs", func() bool {
-			open, halfClosed := connectionsOf(s.t, role.running.Process.Pid)
+			open, halfClosed := countConnections(s.t, role.running.Process.Pid)
 			mostRedis, mostKube = max(mostRedis, open[redis]), max(mostKube, open[kube])
 			return halfClosed == 0 && open[redis] <= perRedis && open[kube] <= perKube
 		})
@@ -236,7 +236,7 @@ func (s *deployment) connections() (seen string) {
 	return fmt.Sprintf("at most %d connections of a role to Redis and %d to Kubernetes", mostRedis, mostKube)
 }
 
-func portOf(t *testing.T, address string) int {
+func parsePort(t *testing.T, address string) int {
 	t.Helper()
 	if parsed, err := url.Parse(address); err == nil && parsed.Host != "" {
 		address = parsed.Host
@@ -255,9 +255,9 @@ func portOf(t *testing.T, address string) int {
 // States of a connection in /proc/net/tcp.
 const tcpEstablished, tcpCloseWait = "01", "08"
 
-// connectionsOf counts those of a process that are established, by the port they lead to, and those that the other side
+// countConnections counts those of a process that are established, by the port they lead to, and those that the other side
 // has closed and the process has not.
-func connectionsOf(t *testing.T, pid int) (established map[int]int, halfClosed int) {
+func countConnections(t *testing.T, pid int) (established map[int]int, halfClosed int) {
 	t.Helper()
 	own := map[string]bool{} // sockets, as "socket:[inode]"
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))

@@ -23,7 +23,7 @@ func receiptFaults() []fault {
 	}
 }
 
-// tryReceipts kills them while the mail server holds mails that it has read and not accepted yet. It accepts them when nobody is there to hear it.
+// tryReceipts kills them while the mail server holds mails that it has read and not accepted yet. It accepts them when nobody reads its answer.
 func tryReceipts(t *testing.T) (tried int, seen string) {
 	t.Helper()
 	arrived, accept := make(chan struct{}, 1000), make(chan struct{})
@@ -37,7 +37,7 @@ func tryReceipts(t *testing.T) (tried int, seen string) {
 	}
 	t.Cleanup(func() { _ = mails.Close() })
 	server := redistest.Start(t, durable...)
-	s := &deployment{t: t, redis: server, toRedis: layWire(t, server.Addr()), keeper: keeperOf(t, server), flags: []string{"--receipts"}}
+	s := &deployment{t: t, redis: server, toRedis: newWire(t, server.Addr()), keeper: newKeeper(t, server), flags: []string{"--receipts"}}
 	s.url = "redis://" + s.toRedis.Listen + "/0"
 	s.open(1, 0)
 	for n := range 2 {

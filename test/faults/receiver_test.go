@@ -102,7 +102,7 @@ func (r *receiver) waitFor(t *testing.T, events []string) (again int) {
 // events is how many it has taken, each counted once.
 func (r *receiver) events() int { return len(r.taken()) }
 
-// heardOf says whether an event about a session has arrived.
-func (r *receiver) heardOf(id string) bool {
+// received reports whether an event about a session has arrived.
+func (r *receiver) received(id string) bool {
 	return slices.ContainsFunc(r.Attempts(), func(a inbox.Attempt) bool { return strings.Contains(a.Body, id) })
 }

@@ -22,7 +22,7 @@ import (
 // pairs are the shards of a Redis. Each has two servers, of which one is the master: which one is asked whenever it
 // matters, for on a busy machine a failover may come that nobody provoked.
 type pairs struct {
-	url      string // where the roles find whoever is the master
+	url      string // where the roles find the master
 	shards   [][]member
 	cluster  bool
 	watchers []*goredis.SentinelClient // those of the Sentinels, if it is no cluster
@@ -38,7 +38,7 @@ type member struct {
 func startMember(t *testing.T, args ...string) member {
 	t.Helper()
 	server := redistest.Start(t, args...)
-	return member{server, keeperOf(t, server)}
+	return member{server, newKeeper(t, server)}
 }
 
 // agreed waits until one of the servers of a pair, of those that run, is the master in everybody's eyes and the others
@@ -119,9 +119,9 @@ func (p pairs) roles(t *testing.T, pair int) (master, replica member) {
 // rejoin starts a server that was killed again, empty, as the replica of the one that has taken over.
 func (p pairs) rejoin(t *testing.T, pair int, killed, survivor member) {
 	t.Helper()
-	// A Sentinel that has not heard of the new master yet would have it follow the old one, which is empty.
+	// A Sentinel that does not know the new master yet would have it follow the old one, which is empty.
 	p.agreed(t, pair, survivor)
-	if p.cluster { // a Redis Cluster sees to it by itself
+	if p.cluster { // a Redis Cluster does it without help
 		killed.Start()
 	} else {
 		host, port, _ := net.SplitHostPort(survivor.Addr())
@@ -185,8 +185,8 @@ func redisCluster(t *testing.T) pairs {
 	return p
 }
 
-// of is the pair that has a bucket.
-func (p pairs) of(t *testing.T, tag string) int {
+// pairWith is the pair that has a bucket.
+func (p pairs) pairWith(t *testing.T, tag string) int {
 	t.Helper()
 	if len(p.shards) == 1 {
 		return 0
@@ -256,7 +256,7 @@ func startSentinel(t *testing.T, masterPort string) (address string) {
 	return address
 }
 
-func keeperOf(t *testing.T, server *redistest.Server) *goredis.Client {
+func newKeeper(t *testing.T, server *redistest.Server) *goredis.Client {
 	t.Helper()
 	keeper := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = keeper.Close() })

@@ -27,11 +27,11 @@ const withdrawn = 10 * time.Second
 
 // deletionFaults delete ApiKeys and Merchants from which a tenant has taken the operator's finalizer.
 func deletionFaults() []fault {
-	promised := fmt.Sprintf("no replica accepts the key after %s, whoever holds the object", withdrawn)
+	promised := fmt.Sprintf("no replica accepts the key after %s, also while the object has a finalizer", withdrawn)
 	return []fault{
-		{"P2", "finalizer stripped, then deleted: the operator is away", promised + ", from the operator's start", tryStripped(operatorAway)},
-		{"P2", "finalizer stripped, then deleted: the operator is idle", promised, tryStripped(operatorIdle)},
-		{"P2", "finalizer stripped in a loop, then deleted", promised, tryStripped(strippedInLoop)},
+		{"P2", "finalizer removed, then deleted: the operator is down", promised + ", from the operator's start", tryStripped(operatorAway)},
+		{"P2", "finalizer removed, then deleted: the operator is idle", promised, tryStripped(operatorIdle)},
+		{"P2", "finalizer removed in a loop, then deleted", promised, tryStripped(strippedInLoop)},
 	}
 }
 

@@ -40,9 +40,9 @@ func keyFaults() []fault {
 			r.restart(s.t)
 			r.toKube.FreezeWatches()
 		})},
-		{"P2", "disabled while nothing can be issued, by a tenant with all rights in its namespace", "no replica accepts the key 5 s later", tryDisabling},
-		{"P2", "kill -9 in the midst of a rotation", "whoever is told 200 has the only key; else the old one lives or the Git trigger mends", tryCrashedRotations},
-		{"P2", "kill -9 in the midst of issuing on the internal port", "one of two rivals gets the key; after an unknown outcome the same request says what is in force", tryCrashedIssues},
+		{"P2", "disabled by a tenant who prevents that a key can be issued", "no replica accepts the key 5 s later", tryDisabling},
+		{"P2", "kill -9 during a rotation", "after a 200 only the new key works; without one the old key works, or a Git trigger issues another", tryCrashedRotations},
+		{"P2", "kill -9 while a key is issued on the internal port", "one of two callers gets the key; after an unknown outcome the same request returns what is in force", tryCrashedIssues},
 		{"P2", "record of the next version, after a rollback", "what was disabled, narrowed or suspended since is refused; a key that may be good gets 503, never 401", tryNextVersion},
 	}
 }
@@ -116,7 +116,7 @@ func (s *deployment) acceptedEverywhere(key string) {
 	}
 }
 
-// tryCrashedRotations kills the replica that rotates a moment after it was asked.
+// tryCrashedRotations kills the replica that rotates: when the key is published, after the answer, or at once.
 func tryCrashedRotations(t *testing.T) (int, string) {
 	t.Helper()
 	s := deploy(t, 2, 0, durable...)
@@ -151,7 +151,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 		var next string
 		switch n % 3 {
 		case 0: // when the new key is published, and before the replica knows
-			eventually(t, "the swap is made", func() bool { return s.generation(name) > before || len(answered) > 0 })
+			eventually(t, "the new key is published", func() bool { return s.generation(name) > before || len(answered) > 0 })
 		case 1: // after the answer
 			next = <-answered
 			answered <- next
@@ -185,7 +185,7 @@ func tryCrashedRotations(t *testing.T) (int, string) {
 	for name, answered := range answers {
 		s.audited(name, answered)
 	}
-	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done and not told: each mended by its trigger", done, undone, lost)
+	return rounds, fmt.Sprintf("%d answered and in force, %d not done, %d done without an answer: a trigger issued another key each time", done, undone, lost)
 }
 
 // tryCrashedIssues lets two people rotate the same generation on two replicas, one of which is killed meanwhile, and does what
@@ -205,7 +205,7 @@ func tryCrashedIssues(t *testing.T) (int, string) {
 	rounds := 4 * *intensity
 	for n := range rounds {
 		victim, other := s.replicas[n%2], s.replicas[(n+1)%2]
-		answered := make(chan int64, 3) // one of the two people, and then whoever asks again
+		answered := make(chan int64, 3) // one of the two people, and then each repeated request
 		issue := func(r *replica, generation int64) (string, int64, bool) {
 			path, body := fixture.RotateByID(apiKey, generation, 0)
 			got, err := newCaller().call(r.internal, http.MethodPost, path, issuer, body)
@@ -227,7 +227,7 @@ func tryCrashedIssues(t *testing.T) (int, string) {
 			people.Go(func() { keys[i], _, _ = issue(r, generation) })
 		}
 		if n%2 == 0 { // else at once
-			eventually(t, "the swap is made", func() bool { return s.generation("till") > generation })
+			eventually(t, "the new key is published", func() bool { return s.generation("till") > generation })
 		}
 		victim.kill()
 		people.Wait()
@@ -295,12 +295,12 @@ func (s *deployment) record(name string) published.KeyRecord {
 	return record
 }
 
-// audited waits until the audit log has a line for each rotation of an ApiKey, whoever was killed meanwhile, and the one of the replica for
+// audited waits until the audit log has an entry for each rotation of an ApiKey, also if a process was killed meanwhile, and the one of the replica for
 // each that was answered.
 func (s *deployment) audited(name string, answered []int64) {
 	s.t.Helper()
 	record := s.record(name)
-	eventuallySees(s.t, "each rotation has its line in the audit log", func() (string, bool) {
+	eventuallySees(s.t, "each rotation has its entry in the audit log", func() (string, bool) {
 		seen, byReplica := map[int64]bool{}, map[int64]bool{}
 		for _, line := range audittest.Lines(s.t, shared.logs.String()) {
 			if generation, _ := line["generation"].(float64); line["keyID"] == record.KeyID && line["change"] == "rotated" {

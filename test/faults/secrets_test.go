@@ -23,7 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
-// secret remembers what must never be told.
+// secret remembers what must never be written anywhere.
 func (c *cluster) secret(text string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

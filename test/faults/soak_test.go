@@ -52,9 +52,9 @@ type soak struct {
 type soakOrder struct {
 	failoverOrder
 
-	seller int
-	told   time.Time // when the end was acknowledged, or the charge if it is left
-	ends   session.Status
+	seller       int
+	acknowledged time.Time // the end, or the charge if it is left
+	ends         session.Status
 }
 
 // TestSoak takes as long as -soak says, and shows what the roles take meanwhile. At the end they must not take more than when they
@@ -152,7 +152,7 @@ func (s *soak) till(ctx context.Context, done chan struct{}, n int, rail *soakRa
 			s.payers.Go(func() { s.pay(ctx, s.replicas[n%2].public, id, i%2 == 0) })
 			s.end(ctx, done, c, o, id, n, i, rail)
 		}
-		o.told = time.Now()
+		o.acknowledged = time.Now()
 		s.mu.Lock()
 		s.sold = append(s.sold, o)
 		s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *soak) pay(ctx context.Context, base, id string, stream bool) {
 			status = response.StatusCode
 			lines := bufio.NewScanner(response.Body)
 			for lines.Scan() {
-				if tellsEnd(lines.Text()) {
+				if hasFinalStatus(lines.Text()) {
 					s.shown.Add(1)
 					status = http.StatusNotFound
 					break
@@ -208,8 +208,8 @@ func (s *soak) pay(ctx context.Context, base, id string, stream bool) {
 	}
 }
 
-// tellsEnd reports whether a line of a public status, or of a stream of them, has a final one.
-func tellsEnd(line string) bool {
+// hasFinalStatus reports whether a line of a public status, or of a stream of them, has a final one.
+func hasFinalStatus(line string) bool {
 	return slices.ContainsFunc([]session.Status{session.Completed, session.Cancelled, session.Expired, session.Failed}, func(final session.Status) bool {
 		return strings.Contains(line, `"status":"`+string(final)+`"`)
 	})
@@ -241,7 +241,7 @@ func (s *soak) logRedis() {
 	s.t.Logf("          Redis        %d keys, %s", master.keeper.DBSize(s.t.Context()).Val(), fact(memory, "used_memory_human"))
 }
 
-// audit compares every order with its session and with what the receivers have heard. A failover may lose what was acknowledged in
+// audit compares every order with its session and with what the receivers got. A failover may lose what was acknowledged in
 // the seconds before, except settlements.
 func (s *soak) audit() string {
 	s.t.Helper()
@@ -267,24 +267,24 @@ func (s *soak) audit() string {
 		case len(alive) > 1:
 			s.t.Errorf("%s is charged more than once: %s", o.name, strings.Join(alive, ", "))
 		case o.ends == "":
-		case o.ends != session.Completed && slices.ContainsFunc(s.killed, func(at time.Time) bool { return at.Sub(o.told).Abs() < fixture.Patience }):
+		case o.ends != session.Completed && slices.ContainsFunc(s.killed, func(at time.Time) bool { return at.Sub(o.acknowledged).Abs() < fixture.Patience }):
 			lost++
 		default:
 			s.t.Errorf("%s %v: its end should be %s", o.name, alive, o.ends)
 		}
 	}
-	eventuallySees(s.t, "the merchants have heard of every end", func() (string, bool) {
-		heard := map[string]bool{}
+	eventuallySees(s.t, "the merchants have got every end", func() (string, bool) {
+		delivered := map[string]bool{}
 		for _, attempt := range s.hooks.Attempts() {
 			if attempt.Status == http.StatusOK {
-				heard[attempt.SessionID()] = true
+				delivered[attempt.SessionID()] = true
 			}
 		}
-		missing := slices.DeleteFunc(slices.Clone(ends), func(id string) bool { return heard[id] })
+		missing := slices.DeleteFunc(slices.Clone(ends), func(id string) bool { return delivered[id] })
 		return fmt.Sprintf("%d missing, such as %v", len(missing), missing[:min(3, len(missing))]), len(missing) == 0
 	})
-	return fmt.Sprintf("%d orders: %v, %d acknowledged and lost in %d failovers; none twice; every end was heard by its merchant, %d seen by payers; "+
-		"%d calls got 503, the slowest answer took %s", len(s.sold), counts, lost, len(s.killed), s.shown.Load(), s.refusals.Load(), s.slowest)
+	return fmt.Sprintf("%d orders: %v, %d acknowledged and lost in %d failovers; none twice; every end was delivered to its merchant, %d seen by payers; "+
+		"%d calls got 503, the slowest answer took %s", len(s.sold), counts, lost, len(s.killed), s.shown.Load(), s.retries.Load(), s.slowest)
 }
 
 // soakRail is the rail of the soak: it holds a session before it moves money, loses answers, reports twice, and forgets some refunds.
@@ -404,7 +404,7 @@ func (r *soakRail) audit() string {
 	}
 	eventuallySees(r.t, "what is owed is what was forgotten", func() (string, bool) {
 		owed := map[string]float64{}
-		for _, one := range metricsOf(r.t, r.dispatchers[0].ops)["merchant_operator_refunds_owed"].GetMetric() {
+		for _, one := range readMetrics(r.t, r.dispatchers[0].ops)["merchant_operator_refunds_owed"].GetMetric() {
 			owed[one.GetLabel()[0].GetValue()] = one.GetGauge().GetValue()
 		}
 		return fmt.Sprint(owed, ", and not ", len(r.owed)), owed["0h"] == float64(len(r.owed))

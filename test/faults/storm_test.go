@@ -73,7 +73,7 @@ func newStorm(t *testing.T, replicas, dispatchers int) *storm {
 	return s
 }
 
-// settlesEverywhere waits until each replica has heard that the rail may settle.
+// settlesEverywhere waits until each replica knows that the rail may settle.
 func (s *deployment) settlesEverywhere(rail string) {
 	s.t.Helper()
 	path := "/internal/v1/sessions/" + session.NewID("aaaaaaaaaaaa", false).String() + "/settlement"
@@ -86,7 +86,7 @@ func (s *deployment) settlesEverywhere(rail string) {
 	}
 }
 
-// rage lets the callers go on while the fault is tried this many times, and returns when all are done.
+// rage keeps the callers running while the fault is tried this many times, and returns when all are done.
 func (s *storm) rage(times int, try func(n int)) {
 	s.t.Helper()
 	stop := callers(stormCallers, s.step)
@@ -165,7 +165,7 @@ func (s *storm) step(c caller, client, step int) {
 	} else {
 		s.calls.Add(1)
 	}
-	operation.Input, operation.Output = call, answerOf(got)
+	operation.Input, operation.Output = call, newOrderAnswer(got)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.history = append(o.history, operation)
@@ -190,7 +190,7 @@ func (s *storm) send(c caller, r *replica, o *order, id string, call orderCall) 
 	}
 }
 
-func answerOf(got fixture.Answer) orderAnswer {
+func newOrderAnswer(got fixture.Answer) orderAnswer {
 	replayed, _ := got.Body["idempotent"].(bool)
 	applied, _ := got.Body["applied"].(bool)
 	return orderAnswer{
@@ -199,10 +199,10 @@ func answerOf(got fixture.Answer) orderAnswer {
 	}
 }
 
-// stormFaults let something die, or let it hear nothing, amid charges.
+// stormFaults kill or disconnect a process during charges.
 func stormFaults() []fault {
-	const promised = "nothing acknowledged is lost or doubled, each transition is told"
-	amid := func(times int, try func(*storm) func(n int)) func(*testing.T) (int, string) {
+	const promised = "nothing acknowledged is lost or doubled, each transition is delivered"
+	during := func(times int, try func(*storm) func(n int)) func(*testing.T) (int, string) {
 		return func(t *testing.T) (int, string) {
 			t.Helper()
 			s := newStorm(t, 2, 2)
@@ -212,15 +212,15 @@ func stormFaults() []fault {
 		}
 	}
 	return []fault{
-		{"P1 P4 P5 P12", "kill -9 of an API replica", promised, amid(3, killReplica)},
-		{"P1 P4 P5 P12", "kill -9 of Redis, `appendfsync always`", promised, amid(3, killRedis)},
-		{"P1 P4 P5 P12", "kill -9 of Redis and of an API replica at once", promised, amid(2, killBoth)},
-		{"P1 P4 P5 P12", "every connection to Redis reset", promised, amid(8, resetConnections)},
-		{"P1 P4 P5 P12", "answers of Redis come too late", promised, amid(4, delayAnswers)},
-		{"P1 P4 P5 P12", "Redis frozen (SIGSTOP)", promised, amid(3, freezeRedis)},
-		{"P1 P4 P5 P12", "an API replica frozen (SIGSTOP)", promised, amid(3, freezeReplica)},
-		{"P4", "kill -9 of a dispatcher", promised, amid(2, killDispatcher)},
-		{"P4", "the receiver dies of every third event", promised, amid(1, killReceiver)},
+		{"P1 P4 P5 P12", "kill -9 of an API replica", promised, during(3, killReplica)},
+		{"P1 P4 P5 P12", "kill -9 of Redis, `appendfsync always`", promised, during(3, killRedis)},
+		{"P1 P4 P5 P12", "kill -9 of Redis and of an API replica at once", promised, during(2, killBoth)},
+		{"P1 P4 P5 P12", "every connection to Redis reset", promised, during(8, resetConnections)},
+		{"P1 P4 P5 P12", "late answers of Redis", promised, during(4, delayAnswers)},
+		{"P1 P4 P5 P12", "Redis frozen (SIGSTOP)", promised, during(3, freezeRedis)},
+		{"P1 P4 P5 P12", "an API replica frozen (SIGSTOP)", promised, during(3, freezeReplica)},
+		{"P4", "kill -9 of a dispatcher", promised, during(2, killDispatcher)},
+		{"P4", "the receiver dies at every third event", promised, during(1, killReceiver)},
 	}
 }
 
@@ -254,11 +254,11 @@ func killBoth(s *storm) func(int) {
 func resetConnections(s *storm) func(int) {
 	return func(int) {
 		s.toRedis.cut()
-		s.toRedis.mend(s.t)
+		s.toRedis.restore(s.t)
 	}
 }
 
-// delayAnswers lets the scripts run, and nobody hear of it in time.
+// delayAnswers lets the scripts run, but their answers are late.
 func delayAnswers(s *storm) func(int) {
 	return func(int) {
 		s.toRedis.poison(s.t, "latency", "downstream", `{"latency":900}`)
@@ -306,7 +306,7 @@ type orderCall struct {
 	maybe     bool   // there was no answer that said what came of it
 }
 
-// orderAnswer is what the caller was told.
+// orderAnswer is what the caller learned.
 type orderAnswer struct {
 	code            int
 	id              string
@@ -400,7 +400,7 @@ var orderModel = porcupine.Model{
 	DescribeOperation: describeOrder,
 }
 
-// audit checks all that the storm has left: what callers were told, what Redis holds, what the receiver heard.
+// audit checks all that the storm has left: what callers learned, what Redis holds, what the receiver got.
 func (s *storm) audit() (seen string) {
 	s.t.Helper()
 	c := newCaller()
@@ -415,32 +415,32 @@ func (s *storm) audit() (seen string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		operation.Output, operation.Return = answerOf(got), int64(time.Since(s.began))
+		operation.Output, operation.Return = newOrderAnswer(got), int64(time.Since(s.began))
 		o.history = append(o.history, operation)
 		switch result := porcupine.CheckOperationsTimeout(orderModel, o.history, time.Minute); result {
 		case porcupine.Ok:
 		case porcupine.Unknown:
 			unknown++
 		default:
-			s.t.Errorf("%s: its callers saw what is not one session that ends once:\n%s", o.name(), historyOf(o))
+			s.t.Errorf("%s: its callers saw what is not one session that ends once:\n%s", o.name(), o.describeHistory())
 		}
 	}
 	if unknown > len(s.orders)/100 {
 		s.t.Errorf("%d of %d histories are too long to be checked", unknown, len(s.orders))
 	}
 	sessions := s.auditSessions()
-	events := s.eventsOf(sessions)
+	events := s.expectedEvents(sessions)
 	again := s.hooks.waitFor(s.t, events)
 	s.consumer.audit(sessions)
-	if s.consumer.told > 0 {
-		s.t.Errorf("the consumer was told %d times that events are lost, and Redis has lost none", s.consumer.told)
+	if s.consumer.conflicts > 0 {
+		s.t.Errorf("the consumer got 409 %d times, and Redis has lost nothing", s.consumer.conflicts)
 	}
 	return fmt.Sprintf("%d orders, %d calls answered and %d not: every history linearizable, %d sessions, none twice or lost; "+
 		"%d events, each recorded once and delivered, %d more than once; each once in the feed, for a consumer killed %d times",
 		len(s.orders), s.calls.Load(), s.maybes.Load(), len(sessions), len(events), again, s.consumer.killed)
 }
 
-func historyOf(o *order) string {
+func (o *order) describeHistory() string {
 	var text strings.Builder
 	for _, operation := range slices.SortedFunc(slices.Values(o.history), func(a, b porcupine.Operation) int { return int(a.Call - b.Call) }) {
 		fmt.Fprintf(&text, "%d %10d..%d %s\n", operation.ClientId, operation.Call, operation.Return, describeOrder(operation.Input, operation.Output))
@@ -454,7 +454,7 @@ func (s *storm) auditSessions() map[string]map[string]string {
 	found := s.hashes(space(s.merchant)+"session:", s.keeper)
 	byOrder := map[string]string{}
 	for id, fields := range found {
-		order := orderOf(fields)
+		order := parseOrderRef(fields)
 		if other, twice := byOrder[order]; twice {
 			s.t.Errorf("%s made two sessions, %s and %s", order, id, other)
 		}
@@ -468,9 +468,8 @@ func (s *storm) auditSessions() map[string]map[string]string {
 	return found
 }
 
-// orderOf is the order of a session: what never changes of it is in one field, and the order is the last of that, behind
-// the merchant's name, before which stands how long the name is.
-func orderOf(fields map[string]string) string {
+// parseOrderRef returns the order of a session, from the field of what never changes.
+func parseOrderRef(fields map[string]string) string {
 	record, ok := session.ParseRecord(fields["f"])
 	if !ok {
 		return fields["f"]
@@ -478,9 +477,9 @@ func orderOf(fields map[string]string) string {
 	return record.OrderRef
 }
 
-// eventsOf returns the ids of the events that there must have been, by what Redis holds of the sessions. That each
+// expectedEvents returns the ids of the events that there must have been, by what Redis holds of the sessions. That each
 // was recorded once is seen by the sequences, for a record is removed when its event is delivered.
-func (s *deployment) eventsOf(sessions map[string]map[string]string) []string {
+func (s *deployment) expectedEvents(sessions map[string]map[string]string) []string {
 	s.t.Helper()
 	var all []string
 	for text, fields := range sessions {

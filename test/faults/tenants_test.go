@@ -31,9 +31,9 @@ import (
 
 func tenantFaults() []fault {
 	return []fault{
-		{"P9", "another merchant's ids on every route", "answered as if there were none, nothing changes", tryForeignIDs},
-		{"P9", "a tenant with all rights in its namespace forges what opens or reads another's", "no foreign key is accepted, none is lost", tryForging},
-		{"P9", "a tenant claims the digest of another's key, which is then rotated, disabled or deleted", "the claim opens nothing", tryClaims},
+		{"P9", "another merchant's ids on every route", "404 as for unknown ids, nothing changes", tryForeignIDs},
+		{"P9", "a tenant with all rights in its namespace forges keys for another's merchant", "no forged key is accepted, none is lost", tryForging},
+		{"P9", "a tenant claims the digest of another's key, which is then rotated, disabled or deleted", "the claim gives no access", tryClaims},
 	}
 }
 
@@ -64,7 +64,7 @@ func tryForeignIDs(t *testing.T) (int, string) {
 		ids = append(ids, id)
 	}
 	mine := s.mustCall(http.StatusCreated, base, http.MethodPost, sessions, other, `{"amountCents":100}`).Text("sessionId")
-	before := s.sessionsOf(victim)
+	before := s.dumpSessions(victim)
 	tried := 0
 	rapid.Check(t, func(r *rapid.T) {
 		route := rapid.SampledFrom(routes).Draw(r, "route")
@@ -85,14 +85,14 @@ func tryForeignIDs(t *testing.T) (int, string) {
 			r.Fatalf("%s %s: %d %v, %v", method, target, got.Status, got.Body, err)
 		}
 	})
-	if after := s.sessionsOf(victim); !maps.Equal(before, after) {
+	if after := s.dumpSessions(victim); !maps.Equal(before, after) {
 		t.Errorf("sessions changed from %v to %v", before, after)
 	}
 	return tried, fmt.Sprintf("%d routes, %d calls: all 404, no session changed", len(routes), tried)
 }
 
-// sessionsOf are a merchant's sessions as Redis holds them.
-func (s *deployment) sessionsOf(merchant *v1alpha1.Merchant) map[string]string {
+// dumpSessions are a merchant's sessions as Redis holds them.
+func (s *deployment) dumpSessions(merchant *v1alpha1.Merchant) map[string]string {
 	s.t.Helper()
 	found := map[string]string{}
 	keys, err := s.keeper.Keys(s.t.Context(), space(merchant)+"session:*").Result()
@@ -270,14 +270,14 @@ func tryForging(t *testing.T) (int, string) {
 	return tried, fmt.Sprintf("%d ways: the forged key got 401, the victim's went on", tried)
 }
 
-// victim is an ApiKey whose key somebody else claims.
+// victim is an ApiKey whose key another tenant claims.
 type victim struct {
 	*deployment
 
 	name, key string
 }
 
-// keyEnds are the ways for a key to be one no more.
+// keyEnds are the ways to end a key.
 var keyEnds = []struct {
 	name string
 	end  func(v victim)
@@ -287,7 +287,7 @@ var keyEnds = []struct {
 	}},
 	{"rotated by its trigger", func(v victim) {
 		v.change(func(spec *v1alpha1.ApiKeySpec) { spec.Rotation.OverlapSeconds = new(int32(0)) })
-		v.trigger(v.name, "away with it")
+		v.trigger(v.name, "revoke")
 	}},
 	{"disabled", func(v victim) {
 		v.change(func(spec *v1alpha1.ApiKeySpec) { spec.State = v1alpha1.ApiKeyDisabled })
@@ -301,7 +301,7 @@ var keyEnds = []struct {
 	}},
 }
 
-// change edits the ApiKey and waits until the operator has seen to it.
+// change edits the ApiKey and waits until the operator has handled it.
 func (v victim) change(edit func(*v1alpha1.ApiKeySpec)) {
 	v.t.Helper()
 	var apiKey v1alpha1.ApiKey
@@ -312,7 +312,7 @@ func (v victim) change(edit func(*v1alpha1.ApiKeySpec)) {
 	v.observed(&apiKey)
 }
 
-// observed waits until the operator has seen to an ApiKey as it is.
+// observed waits until the operator has handled the current generation of an ApiKey.
 func (s *deployment) observed(apiKey *v1alpha1.ApiKey) {
 	s.t.Helper()
 	eventuallySees(s.t, apiKey.Name+" is observed", func() (string, bool) {
@@ -357,7 +357,7 @@ func tryClaims(t *testing.T) (int, string) {
 			v.opens(fmt.Sprintf("%s, claimed before that: %v", ending.name, first), http.StatusUnauthorized)
 		}
 	}
-	// A digest in a spec is the tenant's own doing, and nothing that was told to it.
+	// A digest in a spec was written by the tenant, and is no leak.
 	s.must(tenant.DeleteAllOf(t.Context(), &v1alpha1.ApiKey{}, client.InNamespace(own.Namespace)))
 	eventuallySees(t, "the tenant's ApiKeys are gone", func() (string, bool) {
 		var left v1alpha1.ApiKeyList
@@ -368,10 +368,10 @@ func tryClaims(t *testing.T) (int, string) {
 		}
 		return strings.Join(names, ", "), len(names) == 0
 	})
-	return tried, fmt.Sprintf("%d claims to keys that were rotated, disabled or deleted, half of them before that: none opened anything", tried)
+	return tried, fmt.Sprintf("%d claims to keys that were rotated, disabled or deleted, half of them before that: none gave access", tried)
 }
 
-// opens asks every replica whether the key opens its own merchant, or nothing.
+// opens asks every replica whether the key gives access to its own merchant, or to nothing.
 func (v victim) opens(when string, want int) {
 	v.t.Helper()
 	for _, r := range v.replicas {

@@ -65,7 +65,7 @@ func (s *deployment) dueEvents(merchant *v1alpha1.Merchant, key string, many int
 	if len(records) != many {
 		s.t.Fatalf("%d charges were cancelled, and these events are recorded: %v", many, records)
 	}
-	// They happened a while ago, so that nobody takes a merchant that is missing for one that a watch is yet to tell of.
+	// They happened a while ago, so that a missing merchant is not taken for one that a watch has not delivered yet.
 	for _, record := range records {
 		event, err := s.keeper.HGet(s.t.Context(), record, "b").Result()
 		s.must(err)
@@ -78,8 +78,8 @@ func (s *deployment) dueEvents(merchant *v1alpha1.Merchant, key string, many int
 	return ids
 }
 
-// ended is the end of the id of an event about the end of a session. Others are in the bucket as well: a dispatcher hears
-// of keys of all merchants, and those of earlier faults were rotated if their records were removed.
+// ended is the end of the id of an event about the end of a session. Others are in the bucket as well: a dispatcher records
+// rotations of keys of all merchants, and those of earlier faults were rotated if their records were removed.
 const ended = "_ended"
 
 // eventRecords are the keys of the events about a merchant's sessions in Redis; one that was delivered or dropped is gone.
@@ -128,7 +128,7 @@ func removing(remove func(s *deployment, merchant *v1alpha1.Merchant)) func(*tes
 			thaw()
 			for _, id := range ids {
 				eventuallySees(t, "the event of "+id+" is delivered", func() (string, bool) {
-					return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.heardOf(id)
+					return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.received(id)
 				})
 			}
 		}
@@ -136,10 +136,10 @@ func removing(remove func(s *deployment, merchant *v1alpha1.Merchant)) func(*tes
 	}
 }
 
-// deferrals is how often the dispatcher at an ops port has put an event off for a reason.
+// deferrals is how often the dispatcher at an ops port has deferred an event for a reason.
 func deferrals(t *testing.T, ops, reason string) float64 {
 	t.Helper()
-	for _, metric := range metricsOf(t, ops)["merchant_operator_webhook_deferrals_total"].GetMetric() {
+	for _, metric := range readMetrics(t, ops)["merchant_operator_webhook_deferrals_total"].GetMetric() {
 		if metric.GetLabel()[0].GetValue() == reason {
 			return metric.GetCounter().GetValue()
 		}
@@ -156,7 +156,7 @@ func (s *deployment) freezeOperator() (thaw func()) {
 	return thaw
 }
 
-// tryRemovedWebhooks has a dispatcher meet due events of a merchant that has no webhook for a moment.
+// tryRemovedWebhooks has a dispatcher meet due events of a merchant whose webhook is removed and set again.
 func tryRemovedWebhooks(t *testing.T) (int, string) {
 	t.Helper()
 	const events = 20
@@ -182,7 +182,7 @@ func tryRemovedWebhooks(t *testing.T) (int, string) {
 		s.setWebhook("coffee", &v1alpha1.Webhook{URL: hooks.URL})
 		for _, id := range ids {
 			eventuallySees(t, "the event of "+id+" is delivered", func() (string, bool) {
-				return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.heardOf(id)
+				return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.received(id)
 			})
 		}
 	}
@@ -216,8 +216,8 @@ func tryDeletedMerchants(t *testing.T) (int, string) {
 			left := s.eventRecords(merchant)
 			return fmt.Sprintf("left: %v, due: %v", left, s.attempts(merchant)), len(left) == 0 && len(s.attempts(merchant)) == 0
 		})
-		if heard := hooks.events(); heard > 0 {
-			t.Errorf("%d events of a deleted Merchant arrived", heard)
+		if got := hooks.events(); got > 0 {
+			t.Errorf("%d events of a deleted Merchant arrived", got)
 		}
 	}
 	return rounds, fmt.Sprintf("%d events dropped, none delivered", rounds*events)
@@ -295,7 +295,7 @@ func tryPaymentsForDeletedMerchants(t *testing.T) (int, string) {
 // endpointFaults are endpoints of a tenant that would take what the dispatcher needs for others.
 func endpointFaults() []fault {
 	return []fault{
-		{"P10", "an endpoint is down, and 20,000 events wait for it", "its backlog is not touched while its breaker is open, and events of others arrive", tryDeadEndpoint},
+		{"P10", "an endpoint is down, and 20,000 events wait for it", "its events are not touched while its breaker is open, and events of others arrive", tryDeadEndpoint},
 		{"P10", "64 merchants of a namespace answer their webhooks with 200, after five seconds", "events of others arrive within two seconds", trySlowEndpoints},
 	}
 }
@@ -325,7 +325,7 @@ func (s *deployment) arrive(services *storetest.Services, merchant *v1alpha1.Mer
 	for range many {
 		started := time.Now()
 		id := s.events(services, merchant, 1)[0]
-		eventually(s.t, "the event of "+id+" arrives", func() bool { return hooks.heardOf(id) })
+		eventually(s.t, "the event of "+id+" arrives", func() bool { return hooks.received(id) })
 		slowest = max(slowest, time.Since(started))
 	}
 	return slowest
@@ -424,7 +424,7 @@ func trySlowEndpoints(t *testing.T) (int, string) {
 	}
 	const most = 400 // of 512
 	inFlight := func() int {
-		return int(metricsOf(t, s.dispatchers[0].ops)["merchant_operator_webhook_attempts_in_flight"].GetMetric()[0].GetGauge().GetValue())
+		return int(readMetrics(t, s.dispatchers[0].ops)["merchant_operator_webhook_attempts_in_flight"].GetMetric()[0].GetGauge().GetValue())
 	}
 	eventuallySees(t, "the slow ones have most attempts", func() (string, bool) { return fmt.Sprint(inFlight()), inFlight() >= most })
 	held := inFlight()
