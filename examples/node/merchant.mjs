@@ -79,7 +79,7 @@ function verified(secret, headers, body) {
 const handled = new Set(); // by webhook-id: a table with a unique index
 const statuses = new Map(); // by session id: a table, which also says whose order it is
 
-// handle runs in one transaction. If it does not throw, the event is handled for good.
+// handle runs in one transaction. If it does not throw, the event counts as delivered.
 async function handle(id, { data }) {
   if (handled.has(id)) return; // events arrive at least once
   handled.add(id);

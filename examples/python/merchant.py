@@ -100,7 +100,7 @@ statuses = {}  # sequence and status by session id: a table, which also says who
 
 
 def handle(event_id, event):
-    """Handle an event in one transaction. If it does not fail, the event is handled for good."""
+    """Handle an event in one transaction. If it does not fail, the event counts as delivered."""
     data = event["data"]
     with lock:
         if event_id in handled:

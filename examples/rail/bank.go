@@ -26,7 +26,7 @@ func (b *bank) pay(ctx context.Context, s session) (payment, error) {
 	p := newPayment(s)
 	// Ask before money moves: who else has scanned this code is refused meanwhile, and nothing has to go back.
 	err := b.api.hold(ctx, p, holdSeconds)
-	if errors.As(err, new(refusal)) {
+	if errors.As(err, new(errorCode)) {
 		return payment{}, err
 	}
 	if err == nil { // in this bank, the line in the journal is the movement of money
@@ -49,7 +49,7 @@ func (b *bank) pay(ctx context.Context, s session) (payment, error) {
 	return p, nil
 }
 
-// release ends the hold of a payment that has moved no money. Without an answer the hold ends by itself.
+// release ends the hold of a payment that has moved no money. Without an answer the hold ends after holdSeconds.
 func (b *bank) release(ctx context.Context, p payment) {
 	ctx, cancel := context.WithTimeout(ctx, holdSeconds*time.Second)
 	defer cancel()

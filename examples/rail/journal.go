@@ -52,7 +52,7 @@ func openJournal(path string) (*journal, error) {
 		switch err := lines.Decode(&p); {
 		case errors.Is(err, io.EOF):
 			return j, nil
-		case errors.Is(err, io.ErrUnexpectedEOF): // a crash has cut the line: its step has not begun
+		case errors.Is(err, io.ErrUnexpectedEOF): // a crash has cut the line: its step has not started
 			return j, file.Truncate(read)
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", path, err)

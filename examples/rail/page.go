@@ -78,7 +78,7 @@ func (b *bank) look(ctx context.Context, id string) (session, page) {
 	}
 	s, err := b.api.read(ctx, id)
 	switch {
-	case errors.As(err, new(refusal)):
+	case errors.As(err, new(errorCode)):
 		return session{}, notFound
 	case err != nil:
 		return session{}, page{Heading: "Try again in a moment", Text: "We cannot ask the shop now. You have not paid.", LookAgain: true}
@@ -91,7 +91,7 @@ func (b *bank) look(ctx context.Context, id string) (session, page) {
 }
 
 // refused is what the payer reads when the session cannot be held. No money has moved.
-var refused = map[refusal]page{
+var refused = map[errorCode]page{
 	"held":             {Heading: "Somebody is paying", Text: "Another payment with this code is under way. You have not paid.", LookAgain: true},
 	"expires_too_soon": {Heading: "Too late", Text: "This code is about to expire. You have not paid. Ask the shop for a new one."},
 }
@@ -109,7 +109,7 @@ func (b *bank) press(ctx context.Context, s session, action string) page {
 		return explain(p)
 	}
 	log.Printf("pay session %s: %v", s.ID, err)
-	var reason refusal
+	var reason errorCode
 	if errors.As(err, &reason) && refused[reason].Heading != "" {
 		return refused[reason]
 	}
@@ -119,7 +119,7 @@ func (b *bank) press(ctx context.Context, s session, action string) page {
 	return page{Heading: "Not now", Text: "We cannot move money now. You have not paid.", LookAgain: true}
 }
 
-// explain says where the money is that has moved. Whoever reads it may be another payer of the same code.
+// explain says where the money is that has moved. The reader may be another payer of the same code.
 func explain(p payment) page {
 	switch {
 	case p.Step == stepSettled:

@@ -51,7 +51,7 @@ func generate(values []byte) ([]byte, error) {
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("the document is not a map")
 	}
-	properties, err := propertiesOf("", document.Content[0])
+	properties, err := parseProperties("", document.Content[0])
 	if err != nil {
 		return nil, err
 	}
@@ -69,20 +69,20 @@ func generate(values []byte) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-func propertiesOf(path string, node *yaml.Node) (schema, error) {
+func parseProperties(path string, node *yaml.Node) (schema, error) {
 	properties := schema{}
 	var problems []error
 	for pair := range slices.Chunk(node.Content, 2) {
 		name := pair[0].Value
-		property, err := schemaOf(path+name, pair[0].HeadComment, pair[1])
+		property, err := parseValue(path+name, pair[0].HeadComment, pair[1])
 		problems = append(problems, err)
 		properties[name] = property
 	}
 	return properties, errors.Join(problems...)
 }
 
-// schemaOf fails if a value has no description, or if its default has no type.
-func schemaOf(path, comment string, node *yaml.Node) (out schema, err error) {
+// parseValue fails if a value has no description, or if its default has no type.
+func parseValue(path, comment string, node *yaml.Node) (out schema, err error) {
 	description, out, err := parseComment(comment)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -98,7 +98,7 @@ func schemaOf(path, comment string, node *yaml.Node) (out schema, err error) {
 	switch {
 	case node.Kind == yaml.MappingNode && len(node.Content) > 0 && out["additionalProperties"] == nil:
 		out["additionalProperties"] = false
-		out["properties"], err = propertiesOf(path+".", node)
+		out["properties"], err = parseProperties(path+".", node)
 		return out, err
 	case description == "":
 		missing = "a description, `# -- ...`"

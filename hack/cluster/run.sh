@@ -106,7 +106,7 @@ up_native() {
   for archive in bin/pause.tar bin/coredns.tar; do until_done "containerd takes images" load_native "$archive"; done
   step "waiting for the Kubernetes API"
   until_done "the Kubernetes API is ready" kubectl get --raw=/readyz
-  # The server creates kube-system a moment after it is ready.
+  # The server creates kube-system only after it is ready.
   until_done "DNS and the roles of kube-router are applied" \
     kubectl apply --server-side --force-conflicts -f hack/cluster/config/network-policies.yaml -f hack/cluster/config/dns.yaml \
       -f hack/cluster/config/kubelet-access.yaml

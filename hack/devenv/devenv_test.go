@@ -132,7 +132,7 @@ func testRedisThatEnds(t *testing.T, run *devenvtest.Run, env map[string]string)
 	chargeAndSettle(t, env)
 }
 
-// testLeakedKey: whoever follows the page ends a key that leaked, on every replica, and the till's new one works.
+// testLeakedKey: the commands of the page end a leaked key on every replica, and the till's new one works.
 func testLeakedKey(t *testing.T, run *devenvtest.Run, env map[string]string) {
 	t.Helper()
 	leaked, replicas := env["API_KEY"], []string{env["API_URL"], env["API_URL_2"]}

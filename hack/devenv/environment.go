@@ -178,7 +178,7 @@ type addresses struct {
 // chooseAddresses takes the ports that --help lists if they are free.
 func chooseAddresses(ctx context.Context) (addresses, error) {
 	var a addresses
-	for _, wanted := range []struct {
+	for _, preferred := range []struct {
 		address *string
 		port    int
 	}{
@@ -199,11 +199,11 @@ func chooseAddresses(ctx context.Context) (addresses, error) {
 		{&a.mailSink, 8025},
 		{&a.redis, 16379},
 	} {
-		address, err := freeAddress(ctx, wanted.port)
+		address, err := freeAddress(ctx, preferred.port)
 		if err != nil {
 			return addresses{}, err
 		}
-		*wanted.address = address
+		*preferred.address = address
 	}
 	return a, nil
 }

@@ -60,7 +60,7 @@ func main() {
 	case err != nil:
 		os.Exit(2)
 	case *worker:
-		stop, release := signal.NotifyContext(untilEndOf(context.Background(), os.Stdin), os.Interrupt, syscall.SIGTERM)
+		stop, release := signal.NotifyContext(cancelAtEOF(context.Background(), os.Stdin), os.Interrupt, syscall.SIGTERM)
 		err := work(stop)
 		release()
 		os.Exit(exitCode(err))
@@ -121,8 +121,8 @@ func foreground() int {
 	}
 }
 
-// untilEndOf is done when input ends.
-func untilEndOf(ctx context.Context, input io.Reader) context.Context {
+// cancelAtEOF returns a context that is done when input ends.
+func cancelAtEOF(ctx context.Context, input io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()

@@ -26,7 +26,7 @@ type command struct {
 	line   int // of the page
 	text   string
 	want   string // output, with … for anything
-	repeat bool   // until the output is as wanted: the page says that it takes a moment
+	repeat bool   // until the output is as on the page, which says that it takes a while
 }
 
 // notRun are the marks of blocks that the test does not run, and what such a block must be.

@@ -23,7 +23,7 @@ type programs struct {
 	fail context.CancelCauseFunc
 }
 
-func (p *programs) logOf(name string) string { return filepath.Join(p.logs, name+".log") }
+func (p *programs) logPath(name string) string { return filepath.Join(p.logs, name+".log") }
 
 // child is a process that was started.
 type child struct {
@@ -33,7 +33,7 @@ type child struct {
 }
 
 func (p *programs) launch(name, path string, args []string) (*child, error) {
-	c := &child{name: name, log: p.logOf(name), ended: make(chan struct{})}
+	c := &child{name: name, log: p.logPath(name), ended: make(chan struct{})}
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make a log file: %w", err)
@@ -63,7 +63,7 @@ func (c *child) failure() error {
 // logUntilEnd returns the output for a process that a library starts, and fails the environment when that process ends: only then
 // nothing holds this pipe open any more. The caller closes the output once the process has started.
 func (p *programs) logUntilEnd(name string) (output *os.File, err error) {
-	log, err := os.Create(p.logOf(name))
+	log, err := os.Create(p.logPath(name))
 	if err != nil {
 		return nil, fmt.Errorf("make a log file: %w", err)
 	}
@@ -139,14 +139,14 @@ func (p *programs) supervise(tries int, name, path string, args []string) (stop 
 // watch returns when the program was stopped, or ended too often.
 func (p *programs) watch(c *child, tries int, stopping <-chan struct{}) error {
 	for early := 0; ; {
-		begun := time.Now()
+		started := time.Now()
 		select {
 		case <-stopping:
 			return c.end()
 		case <-c.ended:
 		}
 		early++
-		if tries > 1 && time.Since(begun) > soon {
+		if tries > 1 && time.Since(started) > soon {
 			early = 0
 		}
 		if early == tries {

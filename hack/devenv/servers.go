@@ -47,7 +47,7 @@ func (e *environment) startControlPlane(_ context.Context) error {
 
 	e.onStop("Kubernetes API", e.cluster.Stop) // also if only etcd has started
 	if _, err := e.cluster.Start(); err != nil {
-		return fmt.Errorf("%w; the end of its log:\n%s", err, tail(e.programs.logOf("kube-apiserver")))
+		return fmt.Errorf("%w; the end of its log:\n%s", err, tail(e.programs.logPath("kube-apiserver")))
 	}
 	return nil
 }

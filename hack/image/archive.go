@@ -177,7 +177,7 @@ func readArchive(archivePath string) (contents []content, err error) {
 	if err != nil {
 		return nil, err
 	}
-	images, err := imagesOf(index)
+	images, err := listImages(index)
 	for _, image := range images {
 		one, readErr := readImage(image)
 		contents, err = append(contents, one), errors.Join(err, readErr)
@@ -203,8 +203,8 @@ func checkBlobs(directory string) error {
 	return nil
 }
 
-// imagesOf also finds those in nested indexes.
-func imagesOf(index v1.ImageIndex) (all []v1.Image, err error) {
+// listImages also finds those in nested indexes.
+func listImages(index v1.ImageIndex) (all []v1.Image, err error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func imagesOf(index v1.ImageIndex) (all []v1.Image, err error) {
 		if err != nil {
 			return nil, err
 		}
-		more, err := imagesOf(nested)
+		more, err := listImages(nested)
 		if err != nil {
 			return nil, err
 		}

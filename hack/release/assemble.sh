@@ -33,7 +33,7 @@ version=${BASH_REMATCH[1]}
 # The section below the version's heading, without the link definitions at the end of the page.
 notes=$(awk -v heading="## [$version] - " '
   found && /^## \[/ { exit }
-  found && !/^\[[^]]+\]: / && (NF || begun) { begun = 1; print }
+  found && !/^\[[^]]+\]: / && (NF || started) { started = 1; print }
   index($0, heading) == 1 && substr($0, length(heading) + 1) ~ /^[0-9]+-[0-9]+-[0-9]+$/ { found = 1 }' CHANGELOG.md)
 if [[ -z $notes ]]; then
   echo "CHANGELOG.md has no section $version; below [Unreleased] add the heading ## [$version] - $(date +%F)" >&2

@@ -24,11 +24,11 @@ git clone -q . "$work/source"
 cd "$work/source"
 mkdir bin
 ln -s "$OLDPWD/bin/release" bin/release
-if hack/release/assemble.sh "$tag" 2>"$work/refusal"; then
+if hack/release/assemble.sh "$tag" 2>"$work/error"; then
   echo "A version without notes was assembled." >&2
   exit 1
 fi
-tail -1 "$work/refusal"
+tail -1 "$work/error"
 sed -i "s/^## \[Unreleased\]$/&\n\n## [${tag#v}] - $(date +%F)/" CHANGELOG.md
 git -c user.name=rehearsal -c user.email=rehearsal@example.invalid commit -q -am "Rehearse a release"
 git tag "$tag"
@@ -73,9 +73,9 @@ echo >>charts/merchant-operator/README.md
 echo "// changed" >>main.go
 git -c user.name=rehearsal -c user.email=rehearsal@example.invalid commit -q -am "Change it"
 hack/release/assemble.sh "$tag" >/dev/null
-if hack/release/publish.sh "$tag" 2>"$work/refusal"; then
+if hack/release/publish.sh "$tag" 2>"$work/error"; then
   echo "A released version was replaced." >&2
   exit 1
 fi
-tail -1 "$work/refusal"
+tail -1 "$work/error"
 step "done: $image and $chart were built, pushed, signed, attested, verified, and not replaced"

@@ -13,7 +13,7 @@ import (
 // Line is one of the audit log, without what all lines have.
 type Line map[string]any
 
-// Rotation is what a line about a generation of a key has, whoever wrote it.
+// Rotation is what each entry about a generation of a key has, from the operator and from a replica.
 func Rotation(keyID string, generation int64) Line {
 	return Line{"change": "rotated", "keyID": keyID, "generation": float64(generation)}
 }

@@ -89,7 +89,7 @@ func runTests(m *testing.M) (err error) {
 	return nil
 }
 
-// A developer reads an example whole before copying it. Reading them here also tells `go test` when they have changed.
+// A developer reads an example whole before copying it. Because they are read here, `go test` notices when they change.
 func TestExamples_Short(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(repository.Path("examples", "*", "*"))

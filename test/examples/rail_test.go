@@ -111,7 +111,7 @@ func heading(page string) string {
 	return found[1]
 }
 
-// awaitStep waits until the bank's only payment is at a step, and goes on by itself or waits for a person.
+// awaitStep waits until the bank's only payment is at a step, and continues or waits for a person.
 func awaitStep(t *testing.T, bank *fixture.Bank, step string, person bool) fixture.BankPayment {
 	t.Helper()
 	var payment fixture.BankPayment

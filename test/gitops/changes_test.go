@@ -263,7 +263,7 @@ func deletions() []change {
 			s.removeKey("shop-14")
 			result := s.sync("Remove a key")
 			s.answers(key, http.StatusUnauthorized)
-			return []line{{"an ApiKey is removed", result, "the key gets 401, for good"}}
+			return []line{{"an ApiKey is removed", result, "the key gets 401 permanently"}}
 		}},
 		{"prune a merchant", func(s step) []line {
 			key := s.delivered("shop-15")
@@ -271,7 +271,7 @@ func deletions() []change {
 			result := s.sync("Remove a merchant")
 			s.answers(key, http.StatusUnauthorized)
 			await.Until(s.T, fixture.Patience, "the Merchant is gone", func() bool { return s.gone("shop-15", &v1alpha1.Merchant{}) })
-			return []line{{"a Merchant is removed, with its ApiKey", result, "both are gone; the key gets 401, for good"}}
+			return []line{{"a Merchant is removed, with its ApiKey", result, "both are gone; the key gets 401 permanently"}}
 		}},
 		{"prune a merchant against the policy", pruneAgainstPolicy},
 		{"remove the Kustomization", func(s step) []line {
@@ -317,7 +317,7 @@ func pruneAgainstPolicy(s step) []line {
 		s.T.Fatal(err)
 	}
 	return []line{
-		{"a Merchant is removed, with its ApiKey, against the [deletion policy](merchant.md#deletion)", refused, "the key gets 401, for good; the Merchant stays"},
+		{"a Merchant is removed, with its ApiKey, against the [deletion policy](merchant.md#deletion)", refused, "the key gets 401 permanently; the Merchant stays"},
 		{"the retry after that", forgotten, fmt.Sprintf("**Flux has forgotten the Merchant**, which is still %s", state)},
 		{"a Merchant is removed, which an earlier commit has closed", closed, "both are gone; the policy allows it"},
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/fluxtest"
 )
 
-// clone is the directory that the page's commands have made.
+// clone is the directory that the page's commands create.
 func (p *pipeline) clone() string { return filepath.Join(p.workDir, "platform") }
 
 // git runs a Git command in the clone.

@@ -33,6 +33,6 @@ func TestNew_WithoutControlPlane(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	_, _, err := kubetest.New()
 	if err == nil || !strings.Contains(err.Error(), "make test") {
-		t.Errorf("New() without KUBEBUILDER_ASSETS: %v, want an error that tells to run `make test`", err)
+		t.Errorf("New() without KUBEBUILDER_ASSETS: %v, want an error that names `make test`", err)
 	}
 }

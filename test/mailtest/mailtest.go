@@ -113,7 +113,7 @@ func (s *Server) Messages() []Message {
 	return slices.Clone(s.messages)
 }
 
-// Tries is how many mails were begun, also those that were refused.
+// Tries is how many mails were started, also those that were refused.
 func (s *Server) Tries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ type session struct {
 	recipients []string
 }
 
-// Reset forgets the mail that was begun.
+// Reset drops the mail that was started.
 func (c *session) Reset() { c.from, c.recipients = "", nil }
 
 // Logout does nothing.

@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
-// observable returns what a caller could tell two refusals apart by.
+// observable returns everything in which two answers 401 could differ.
 func observable(a fixture.Answer) map[string]any {
 	header := a.Header.Clone()
 	header.Del("Date")
@@ -33,7 +33,7 @@ func TestAuthenticate_SameAnswerForEveryReason(t *testing.T) {
 	same := func(cause string, got fixture.Answer) {
 		t.Helper()
 		if diff := cmp.Diff(observable(wrong), observable(got)); diff != "" {
-			t.Errorf("%s is told apart from a wrong key (-wrong +got):\n%s", cause, diff)
+			t.Errorf("%s differs from a wrong key (-wrong +got):\n%s", cause, diff)
 		}
 	}
 	same("no key", s.call(0, http.MethodGet, me, "", ""))
@@ -101,7 +101,7 @@ func TestRateLimit_SharedByReplicas(t *testing.T) {
 }
 
 // TestRevoke_ReplicaWithFrozenWatch ends access in each way there is, while one
-// replica hears nothing from the Kubernetes API: the others tell it through Redis.
+// replica gets nothing from the Kubernetes API: it learns of them through Redis.
 func TestRevoke_ReplicaWithFrozenWatch(t *testing.T) {
 	revocations := map[string]func(tenant, *v1alpha1.Merchant, *v1alpha1.ApiKey){
 		"disabled": func(s tenant, _ *v1alpha1.Merchant, k *v1alpha1.ApiKey) {

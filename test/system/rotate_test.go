@@ -211,7 +211,7 @@ func (g *deadKeys) pick(n int) string {
 	if len(g.keys) == 0 {
 		return ""
 	}
-	return g.keys[len(g.keys)-1-n%min(len(g.keys), 8)] // the latest deaths are the likeliest to be missed
+	return g.keys[len(g.keys)-1-n%min(len(g.keys), 8)] // the latest ones are the likeliest to be missed
 }
 
 // TestRotate_DeadKeysWithFrozenWatches rotates again and again, on one replica after the
@@ -398,8 +398,8 @@ func checkRegister(t *testing.T, disturb func(tenant)) {
 	}
 }
 
-// ask makes a call. It is not known anything by a 503 to a question about a key: on a machine that is busy
-// with other things Redis may not answer in time. Nor is it by a 429: an ApiKey rotates once a second.
+// ask makes a call. A 503 to an authentication says nothing: on a busy machine Redis may not answer in time.
+// Neither does a 429: an ApiKey rotates once a second.
 func (s tenant) ask(replica int, call keyCall, key string, issued *issuedKeys) (answer keyAnswer, known bool) {
 	s.T.Helper()
 	if !call.rotate {
@@ -423,7 +423,7 @@ func (s tenant) ask(replica int, call keyCall, key string, issued *issuedKeys) (
 	}
 }
 
-// mustBe401 marks the test as failed for any other refusal: it would prove nothing about keys.
+// mustBe401 marks the test as failed for any other status: it would prove nothing about keys.
 func (s tenant) mustBe401(status int) {
 	if status != http.StatusUnauthorized {
 		s.T.Errorf("refused with %d, want 401", status)

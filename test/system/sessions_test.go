@@ -72,7 +72,7 @@ func TestSession_IdempotentOverReplicas(t *testing.T) {
 		}
 	}
 	if len(ids) != 1 || originals != 1 {
-		t.Errorf("24 calls with one Idempotency-Key made %d sessions, %d answers say they are the original", len(ids), originals)
+		t.Errorf("24 calls with one Idempotency-Key made %d sessions, %d answers are the original", len(ids), originals)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestSession_AnotherMerchantGets404(t *testing.T) {
 	foreign := s.want(s.call(0, http.MethodGet, sessions+"/"+id, books, ""), http.StatusNotFound)
 	missing := s.want(s.call(0, http.MethodGet, sessions+"/"+id[:len(id)-2]+"zz", books, ""), http.StatusNotFound)
 	if diff := cmp.Diff(string(missing.Raw), string(foreign.Raw)); diff != "" {
-		t.Errorf("a foreign session is told apart from none (-none +foreign):\n%s", diff)
+		t.Errorf("a foreign session differs from none (-none +foreign):\n%s", diff)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestSession_EndsSeenAndReportedOnce(t *testing.T) {
 	}{
 		"settled": {
 			end: func(id string) {
-				for replica := range 2 { // a rail that did not hear the answer asks again, anywhere
+				for replica := range 2 { // a rail without an answer repeats the report, at any replica
 					s.wantApplied(s.settle(replica, rail, id, report("card-1", "COMPLETED")), true)
 				}
 			},
@@ -92,7 +92,7 @@ func TestSession_EndsSeenAndReportedOnce(t *testing.T) {
 	}
 }
 
-// Two ends race on two replicas: one of them happened, both callers and the merchant know which.
+// Two ends race on two replicas: one of them happens, and both callers and the merchant get the same one.
 func TestSettle_RacesCancel(t *testing.T) {
 	t.Parallel()
 	const races = 40
@@ -135,7 +135,7 @@ func TestSettle_RacesCancel(t *testing.T) {
 	}
 }
 
-// The rail's door is the internal listener alone, and each kind of caller has its own.
+// Rails use the internal listener only, and each kind of caller has a listener of its own.
 func TestSettle_RailsOnly(t *testing.T) {
 	t.Parallel()
 	s := newTenant(t)

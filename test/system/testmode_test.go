@@ -42,9 +42,9 @@ func TestTestKey_Integration(t *testing.T) {
 
 	s.wantApplied(s.settleTest(1, key, id, ""), true)
 	s.wantStatus(key, id, "COMPLETED")
-	acting := s.want(s.call(0, http.MethodPost, sessions, key, `{"amountCents":990002}`), http.StatusCreated).Text("sessionId")
-	s.Eventually("both events arrive", func() bool { return len(hooks.About(id)) == 1 && len(hooks.About(acting)) == 1 })
-	for about, kind := range map[string]string{id: "session.completed", acting: "session.failed"} {
+	playedID := s.want(s.call(0, http.MethodPost, sessions, key, `{"amountCents":990002}`), http.StatusCreated).Text("sessionId")
+	s.Eventually("both events arrive", func() bool { return len(hooks.About(id)) == 1 && len(hooks.About(playedID)) == 1 })
+	for about, kind := range map[string]string{id: "session.completed", playedID: "session.failed"} {
 		attempt := hooks.About(about)[0]
 		s.verify(secret, attempt)
 		if want := `{"type":"` + kind + `","livemode":false,`; !strings.HasPrefix(attempt.Body, want) {

@@ -192,7 +192,7 @@ func get[T any](t *testing.T, all map[string]*unstructured.Unstructured, key str
 	return out
 }
 
-// What is random or looked up differs at each rendering, and Argo CD would apply it for ever.
+// What is random or looked up differs at each rendering, and Argo CD would apply it again and again.
 func TestRender_Deterministic(t *testing.T) {
 	for _, values := range []string{"", placed} {
 		if diff := cmp.Diff(render(t, withConsole, values), render(t, withConsole, values)); diff != "" {

@@ -52,7 +52,7 @@ networkPolicy: {internalFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/
 		if len(policy.Spec.PolicyTypes) != 2 {
 			t.Errorf("%s leaves a direction open: %v", name, policy.Spec.PolicyTypes)
 		}
-		got[name] = reachOf(policy)
+		got[name] = newReach(policy)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("who reaches what (-want +got):\n%s", diff)
@@ -65,13 +65,13 @@ func TestNetworkPolicy_Receipts(t *testing.T) {
 	const withReceipts = "receipts: {smtpURL: 'smtps://mail.example.com', from: a@b.example}"
 	all := objects(t, render(t, withReceipts).stream())
 	for _, name := range []string{"merchant-operator", "merchant-operator-apiserver", "merchant-operator-dispatcher"} {
-		out := reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)).Out
+		out := newReach(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)).Out
 		if got := slices.Contains(out, rule); got != (name == "merchant-operator-dispatcher") {
 			t.Errorf("%s may go to %q", name, out)
 		}
 	}
 	all = objects(t, render(t, withReceipts, "networkPolicy: {mailServer: {to: []}}").stream())
-	out := reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
+	out := newReach(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
 	if strings.Contains(strings.Join(out, ";"), "465") {
 		t.Errorf("with no addresses the dispatcher may go to %q", out)
 	}
@@ -82,7 +82,7 @@ func TestNetworkPolicy_NoPeers(t *testing.T) {
 	all := objects(t, render(t, withConsole, nobody, insecure, "redis: {type: Server, addresses: ['r:1']}").stream())
 	want := map[string]reach{"merchant-operator-apiserver": {In: []string{"console: internal"}}, "merchant-operator-console": {Out: []string{"apiserver: internal"}}}
 	for _, name := range roles {
-		if diff := cmp.Diff(want[name], reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name))); diff != "" {
+		if diff := cmp.Diff(want[name], newReach(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -92,7 +92,7 @@ func TestNetworkPolicy_NoPeers(t *testing.T) {
 func TestNetworkPolicy_WithoutConsole(t *testing.T) {
 	all := objects(t, render(t).stream())
 	for _, name := range []string{"merchant-operator-apiserver", "merchant-operator-redis"} {
-		if in := strings.Join(reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)).In, "; "); strings.Contains(in, "console") {
+		if in := strings.Join(newReach(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)).In, "; "); strings.Contains(in, "console") {
 			t.Errorf("%s admits %s", name, in)
 		}
 	}
@@ -100,7 +100,7 @@ func TestNetworkPolicy_WithoutConsole(t *testing.T) {
 
 func TestNetworkPolicy_WebhookBlocks(t *testing.T) {
 	all := objects(t, render(t, "dispatcher: {allowCIDRs: [10.9.0.0/16]}").stream())
-	out := reachOf(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
+	out := newReach(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
 	if got, want := out[len(out)-1], public+", 10.9.0.0/16: any port"; got != want {
 		t.Errorf("webhooks may go to %s, want %s", got, want)
 	}
@@ -177,18 +177,18 @@ console: {certificateSecretName: console-tls, externalURL: 'https://console.exam
 	}
 }
 
-func reachOf(policy networkingv1.NetworkPolicy) reach {
+func newReach(policy networkingv1.NetworkPolicy) reach {
 	var out reach
 	for _, rule := range policy.Spec.Ingress {
-		out.In = append(out.In, peers(rule.From)+portsOf(rule.Ports))
+		out.In = append(out.In, formatPeers(rule.From)+formatPorts(rule.Ports))
 	}
 	for _, rule := range policy.Spec.Egress {
-		out.Out = append(out.Out, peers(rule.To)+portsOf(rule.Ports))
+		out.Out = append(out.Out, formatPeers(rule.To)+formatPorts(rule.Ports))
 	}
 	return out
 }
 
-func portsOf(ports []networkingv1.NetworkPolicyPort) string {
+func formatPorts(ports []networkingv1.NetworkPolicyPort) string {
 	text := ":"
 	for _, port := range ports {
 		text += " " + port.Port.String()
@@ -199,7 +199,7 @@ func portsOf(ports []networkingv1.NetworkPolicyPort) string {
 	return text
 }
 
-func peers(from []networkingv1.NetworkPolicyPeer) string {
+func formatPeers(from []networkingv1.NetworkPolicyPeer) string {
 	text := ""
 	for i, peer := range from {
 		if i > 0 {

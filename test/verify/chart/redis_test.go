@@ -20,7 +20,7 @@ var secrets = map[string]string{
 // insecure allows a Redis without a password and TLS.
 const insecure = "redis: {allowInsecure: true}"
 
-// Whoever can connect to a Redis decides which keys are valid, so one without protection is a decision.
+// A client of the Redis decides which keys are valid, so one without protection must be asked for.
 func TestRedis_Unprotected(t *testing.T) {
 	const (
 		notes    = "merchant-operator/templates/NOTES.txt"

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// rights are all that the chart grants, written down. Whoever changes a rule changes this list, and sees it.
+// rights are all that the chart grants, written down. A change of a rule is a change of this list.
 const rights = `
 merchant-operator everywhere: create delete get list update watch secrets
 merchant-operator everywhere: create patch events.events.k8s.io
@@ -164,10 +164,10 @@ func grants(t *testing.T, text string) []string {
 		case strings.HasPrefix(key, "RoleBinding/"):
 			binding := get[rbacv1.RoleBinding](t, all, key)
 			place = "in " + binding.Namespace
-			granted, subjects = rulesOf(t, all, binding.RoleRef, binding.Namespace), binding.Subjects
+			granted, subjects = findRules(t, all, binding.RoleRef, binding.Namespace), binding.Subjects
 		case strings.HasPrefix(key, "ClusterRoleBinding/"):
 			binding := get[rbacv1.ClusterRoleBinding](t, all, key)
-			granted, subjects = rulesOf(t, all, binding.RoleRef, ""), binding.Subjects
+			granted, subjects = findRules(t, all, binding.RoleRef, ""), binding.Subjects
 		}
 		for _, subject := range subjects {
 			if subject.Namespace != system || subject.Kind != rbacv1.ServiceAccountKind {
@@ -209,8 +209,8 @@ func note(verbs map[string]map[string]bool, who string, granted []rbacv1.PolicyR
 	}
 }
 
-// rulesOf finds the rules of a role. One that Kubernetes itself has is shown by its name.
-func rulesOf(t *testing.T, all map[string]*unstructured.Unstructured, role rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {
+// findRules finds the rules of a role. One that Kubernetes itself has is shown by its name.
+func findRules(t *testing.T, all map[string]*unstructured.Unstructured, role rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {
 	t.Helper()
 	switch {
 	case role.Kind == "ClusterRole" && strings.HasPrefix(role.Name, "system:"):

@@ -189,7 +189,7 @@ func TestConsole_TokenForTheInternalPort(t *testing.T) {
 	}
 }
 
-// Whoever installs without Helm gets the NetworkPolicies too.
+// An installation without Helm has the NetworkPolicies too.
 func TestDefault_HasNetworkPolicies(t *testing.T) {
 	for name := range deployments(t) {
 		var policy networkingv1.NetworkPolicy

@@ -71,7 +71,7 @@ func TestPolicies_Examples(t *testing.T) {
 	kubectl(t, "", "delete", "merchants,apikeys", "--all", "-n", namespace)
 }
 
-// Without controllers a deleted namespace stays in Terminating, which is the moment that matters here.
+// Without controllers a deleted namespace stays in Terminating, which is what matters here.
 func TestPolicies_DeleteOnlyClosedMerchants(t *testing.T) {
 	const patience = time.Minute
 	install(t, "crd")
@@ -89,7 +89,7 @@ spec: {displayName: Shop}
 		}
 	}
 
-	const want = `Merchant kept is Active. Deleting it ends its API keys for good. To delete it, first set spec.state to Closed, in Git if it comes from there: ` +
+	const want = `Merchant kept is Active. Deleting it ends its API keys permanently. To delete it, first set spec.state to Closed, in Git if it comes from there: ` +
 		`kubectl patch merchant kept -n guarded --type=merge -p '{"spec":{"state":"Closed"}}'`
 	await.Seeing(t, patience, "an active Merchant cannot be deleted", func() (string, bool) {
 		_, err := cluster.Kubectl("", "delete", "merchant", "kept", "-n", "guarded", "--dry-run=server")

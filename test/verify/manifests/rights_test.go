@@ -66,7 +66,7 @@ func TestRights_APIServer(t *testing.T) {
 		{"create", "authorization.k8s.io/subjectaccessreviews", ""},
 	})
 	assertRights(t, account, false, []right{
-		// A key is neither made nor removed by the API, and a merchant never written.
+		// The API neither creates nor deletes a key, and never writes a merchant.
 		{"create patch delete deletecollection", "/secrets", credentials},
 		{"create update patch delete deletecollection", "/configmaps", credentials},
 		// Delivered keys, and its own Redis URL, are out of its sight.
@@ -104,7 +104,7 @@ func TestRights_Dispatcher(t *testing.T) {
 		t.Error("the dispatcher may update a published merchant")
 	}
 	assertRights(t, account, false, []right{
-		// It signs with what is published, and publishes nothing but the last uses of keys.
+		// It signs with what is published, and publishes only the last uses of keys.
 		{"create update patch delete deletecollection", "/secrets", credentials},
 		{"create update patch delete deletecollection", "/configmaps", credentials},
 		{allVerbs, "/secrets", tenant},

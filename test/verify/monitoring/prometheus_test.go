@@ -387,7 +387,7 @@ func (tr *traffic) send() {
 	}
 	paid, unpaid := tr.charge(tr.env["API_KEY"]), tr.charge(tr.env["API_KEY"])
 	if paid == "" || unpaid == "" {
-		return // over the merchant's limit for a moment
+		return // over the merchant's limit for a short time
 	}
 	settle(paid, tr.env["RAIL_TOKEN"], "card-1")
 	settle(paid, tr.env["RAIL_TOKEN"], "card-2") // late

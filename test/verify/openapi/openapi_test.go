@@ -67,7 +67,7 @@ func TestSchemas_FieldsThatGoTogether(t *testing.T) {
 // clients is the folder in which the generated packages are seen, and what an integrator writes on top of them.
 const clients = "testdata/golang"
 
-// documents are the public and the internal one, and the Go packages made of them.
+// documents are the public and the internal one, and the Go packages generated from them.
 var documents = map[string]string{"openapi": "publicapi", "internal-openapi": "internalapi"}
 
 // oapi-codegen refuses boolean schemas, which JSON Schema allows, and reads most but not all of OpenAPI 3.1.

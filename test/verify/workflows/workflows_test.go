@@ -60,7 +60,7 @@ func decode(t *testing.T, text string) workflow {
 	return out
 }
 
-// A tag of an action can be moved to other code by whoever takes its repository over; a commit cannot.
+// A tag of an action can be moved to other code by an attacker in its repository; a commit cannot.
 func TestActions_PinnedByCommit(t *testing.T) {
 	for name, text := range workflows(t) {
 		for _, found := range use.FindAllStringSubmatch(text, -1) {

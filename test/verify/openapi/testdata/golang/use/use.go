@@ -12,15 +12,15 @@ import (
 
 // Charge makes a session and says when it ended, if it has.
 func Charge(ctx context.Context, client *publicapi.ClientWithResponses, order string) (id string, endedAt *int64, err error) {
-	made, err := client.CreateSessionWithResponse(ctx, &publicapi.CreateSessionParams{IdempotencyKey: &order},
+	created, err := client.CreateSessionWithResponse(ctx, &publicapi.CreateSessionParams{IdempotencyKey: &order},
 		publicapi.Charge{AmountCents: 1250, OrderRef: &order})
 	if err != nil {
 		return "", nil, err
 	}
-	if made.StatusCode() != http.StatusCreated {
-		return "", nil, fmt.Errorf("create a session: %s", made.Status())
+	if created.StatusCode() != http.StatusCreated {
+		return "", nil, fmt.Errorf("create a session: %s", created.Status())
 	}
-	read, err := client.GetSessionWithResponse(ctx, made.JSON201.SessionId)
+	read, err := client.GetSessionWithResponse(ctx, created.JSON201.SessionId)
 	if err != nil {
 		return "", nil, err
 	}
