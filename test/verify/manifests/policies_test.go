@@ -43,13 +43,20 @@ func TestPolicies_Examples(t *testing.T) {
 	kubectl(t, manifest("ApiKey", "old", "finalizers: [example.com/kept]", "merchantRef: {name: old}"), "apply", "-f", "-")
 	file := repository.Path("docs", "examples", "policies.yaml")
 	kubectl(t, "", "apply", "-f", file)
-	t.Cleanup(func() { kubectl(t, "", "delete", "-f", file) })
-	for _, kind := range []string{"Merchant", "ApiKey"} {
-		await.Seeing(t, time.Minute, "the policy of "+kind+" is in force", func() (string, bool) {
-			_, err := cluster.Kubectl(manifest(kind, "probe", "", map[string]string{"Merchant": "displayName: Shop", "ApiKey": "merchantRef: {name: shop}"}[kind]), "create", "--dry-run=server", "-f", "-")
-			return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
-		})
+	probes := map[string]string{"Merchant": "displayName: Shop", "ApiKey": "merchantRef: {name: shop}"}
+	awaitPolicies := func(inForce bool) {
+		for kind, spec := range probes {
+			await.Seeing(t, time.Minute, fmt.Sprintf("the policy of %s is in force: %t", kind, inForce), func() (string, bool) {
+				_, err := cluster.Kubectl(manifest(kind, "probe", "", spec), "create", "--dry-run=server", "-f", "-")
+				return fmt.Sprint(err), inForce == (err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"))
+			})
+		}
 	}
+	t.Cleanup(func() {
+		kubectl(t, "", "delete", "-f", file)
+		awaitPolicies(false) // the tests that follow create such objects
+	})
+	awaitPolicies(true)
 	for name, test := range policed {
 		t.Run(name, func(t *testing.T) {
 			_, err := cluster.Kubectl(manifest(test.kind, "shop", test.metadata, test.spec), "create", "--dry-run=server", "-f", "-")
