@@ -28,10 +28,10 @@ type session struct {
 	} `json:"merchant"`
 }
 
-// errorCode is the Error-Code of a refused request: it has changed nothing, and the same request will be refused again.
-type errorCode string
+// apiError is the Error-Code of a refused request: it has changed nothing, and the same request will be refused again.
+type apiError string
 
-func (c errorCode) Error() string { return string(c) }
+func (e apiError) Error() string { return string(e) }
 
 // api is the internal port of merchant-operator.
 type api struct {
@@ -73,7 +73,7 @@ func (a *api) confirm(ctx context.Context, p payment) error {
 func (a *api) call(ctx context.Context, method, path string, body, answer any) error {
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		retryAfter, err := a.send(ctx, method, path, body, answer)
-		if err == nil || errors.As(err, new(errorCode)) {
+		if err == nil || errors.As(err, new(apiError)) {
 			return err
 		}
 		wait := max(pause, retryAfter)
@@ -86,7 +86,7 @@ func (a *api) call(ctx context.Context, method, path string, body, answer any) e
 	}
 }
 
-// send sends a request once. After any error but an errorCode the result is unknown.
+// send sends a request once. After any other error than an apiError the result is unknown.
 func (a *api) send(ctx context.Context, method, path string, body, answer any) (retryAfter time.Duration, err error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *api) send(ctx context.Context, method, path string, body, answer any) (
 		return 0, json.Unmarshal(text, answer)
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict:
 		if code != "" && code != "path_not_found" {
-			return 0, fmt.Errorf("%w: %s", errorCode(code), text)
+			return 0, fmt.Errorf("%w: %s", apiError(code), text)
 		}
 	}
 	// Any other answer may become another one: a token that has ended (401), a right that is missing (403), a wrong address or a proxy in between

@@ -26,7 +26,7 @@ func (b *bank) pay(ctx context.Context, s session) (payment, error) {
 	p := newPayment(s)
 	// Ask before money moves: who else has scanned this code is refused meanwhile, and nothing has to go back.
 	err := b.api.hold(ctx, p, holdSeconds)
-	if errors.As(err, new(errorCode)) {
+	if errors.As(err, new(apiError)) {
 		return payment{}, err
 	}
 	if err == nil { // in this bank, the line in the journal is the movement of money

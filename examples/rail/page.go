@@ -78,7 +78,7 @@ func (b *bank) look(ctx context.Context, id string) (session, page) {
 	}
 	s, err := b.api.read(ctx, id)
 	switch {
-	case errors.As(err, new(errorCode)):
+	case errors.As(err, new(apiError)):
 		return session{}, notFound
 	case err != nil:
 		return session{}, page{Heading: "Try again in a moment", Text: "We cannot ask the shop now. You have not paid.", LookAgain: true}
@@ -91,7 +91,7 @@ func (b *bank) look(ctx context.Context, id string) (session, page) {
 }
 
 // refused is what the payer reads when the session cannot be held. No money has moved.
-var refused = map[errorCode]page{
+var refused = map[apiError]page{
 	"held":             {Heading: "Somebody is paying", Text: "Another payment with this code is under way. You have not paid.", LookAgain: true},
 	"expires_too_soon": {Heading: "Too late", Text: "This code is about to expire. You have not paid. Ask the shop for a new one."},
 }
@@ -109,7 +109,7 @@ func (b *bank) press(ctx context.Context, s session, action string) page {
 		return explain(p)
 	}
 	log.Printf("pay session %s: %v", s.ID, err)
-	var reason errorCode
+	var reason apiError
 	if errors.As(err, &reason) && refused[reason].Heading != "" {
 		return refused[reason]
 	}
