@@ -169,8 +169,8 @@ func failure(err error) error {
 	return fmt.Errorf("%w: it answered %s", ErrUnavailable, code)
 }
 
-// causeOf sorts the client's errors, for metrics and spans; empty: none.
-func causeOf(err error) string {
+// errorCause sorts the client's errors, for metrics and spans; empty: none.
+func errorCause(err error) string {
 	if err == nil {
 		return ""
 	}

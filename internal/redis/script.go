@@ -147,7 +147,7 @@ func (c *Client) run(ctx context.Context, call *Call, replicatedKey string) (Rep
 		command[0], command[1] = "eval", &program.source
 		answer, err = c.send(ctx, command, replicatedKey)
 	}
-	cause := causeOf(err)
+	cause := errorCause(err)
 	c.metrics.observe(script.operation, time.Since(start), cause)
 	span.EndScript(cause)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *Client) RunEach(ctx context.Context, calls []*Call) ([]Reply, []error) 
 	if isNoScript(err) {
 		err = nil
 	}
-	c.metrics.observe(calls[0].script.operation, time.Since(start), causeOf(err))
+	c.metrics.observe(calls[0].script.operation, time.Since(start), errorCause(err))
 	replies, errs := make([]Reply, len(calls)), make([]error, len(calls))
 	for i, command := range sent {
 		answer, err := command.Result()
