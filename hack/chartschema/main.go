@@ -127,6 +127,9 @@ func parseComment(comment string) (description string, keywords schema, err erro
 			annotations = append(annotations, annotation)
 			continue
 		}
+		if strings.HasPrefix(line, "@default ") { // helm-docs shows it instead of the default
+			continue
+		}
 		text = append(text, line)
 	}
 	if err := yaml.Unmarshal([]byte(strings.Join(annotations, "\n")), &keywords); err != nil {

@@ -20,6 +20,7 @@ redis:
   type: B
   # @schema items: {type: string, pattern: ':[0-9]+$'}
   # -- Where.
+  # @default -- elsewhere
   addresses: []
 # @schema type: [integer, string]
 # -- A number or a share.
