@@ -25,26 +25,27 @@ import (
 
 // console handles requests. It is safe for concurrent use.
 type console struct {
-	options   Options
-	log       *slog.Logger
-	origin    *url.URL // of our pages
-	secure    bool     // they are on https
-	pages     *pages
-	words     words
-	login     *login.Handler
-	outbox    *outbox.Outbox // dead letters, health of webhooks
-	payments  paymentReader
-	amounts   money.Formatter
-	exports   *inflight // downloads
-	waits     *inflight // pages that wait for a merchant's server, or for the operator
-	reviewer  *authz.Reviewer
-	merchants client.Reader // Merchants and ApiKeys in memory, without what the list does not need
-	kube      client.Client // reads and writes at the Kubernetes API
-	issuer    *issuer
-	clients   clientaddr.Resolver
-	limit     *ratelimit.Limiter // of client addresses
-	metrics   *metrics
-	tracer    *tracing.Tracer // of requests; nil: none
+	options    Options
+	log        *slog.Logger
+	origin     *url.URL // of our pages
+	secure     bool     // they are on https
+	pages      *pages
+	words      words
+	login      *login.Handler
+	outbox     *outbox.Outbox // dead letters, health of webhooks
+	payments   paymentReader
+	closedDays *closedDays
+	amounts    money.Formatter
+	exports    *inflight // downloads
+	waits      *inflight // pages that wait for a merchant's server, or for the operator
+	reviewer   *authz.Reviewer
+	merchants  client.Reader // Merchants and ApiKeys in memory, without what the list does not need
+	kube       client.Client // reads and writes at the Kubernetes API
+	issuer     *issuer
+	clients    clientaddr.Resolver
+	limit      *ratelimit.Limiter // of client addresses
+	metrics    *metrics
+	tracer     *tracing.Tracer // of requests; nil: none
 	// answerTimeout is how long a page waits for the answer to a test event, or for a new signing secret.
 	answerTimeout time.Duration
 	answers       *singleflight.Group // waits for one, by merchant id
@@ -73,7 +74,7 @@ func newConsole(options Options) (*console, error) {
 	return &console{
 		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
 		pages: pages, words: words, amounts: money.NewFormatter(language.English), exports: newInflight(maxExports, maxPersonExports, errTooManyExports), waits: newInflight(maxWaits, maxPersonWaits, errTooManyWaits), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), answers: new(singleflight.Group), now: options.Now,
-		answerTimeout: answerTimeout,
+		answerTimeout: answerTimeout, closedDays: newClosedDays(),
 	}, nil
 }
 

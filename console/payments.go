@@ -230,7 +230,17 @@ func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before f
 		}
 		page.Days = []dayTotals{{Name: "today", Day: page.Today}, {Name: "yesterday", Day: yesterday}}
 		for i := range page.Days {
-			reads.Go(func() error { return c.countDay(ctx, account, &page.Days[i], countedReads) })
+			reads.Go(func() error {
+				day, now := &page.Days[i], c.now()
+				if c.closedDays.get(account, day, now) {
+					return nil
+				}
+				err := c.countDay(ctx, account, day, countedReads)
+				if err == nil {
+					c.closedDays.put(account, day, now)
+				}
+				return err
+			})
 		}
 	}
 	return reads.Wait()

@@ -140,7 +140,7 @@ func TestListPayments_MoreThan(t *testing.T) {
 		}
 	}
 	noon := f.now().Truncate(24 * time.Hour).Add(-12 * time.Hour)
-	f.payments = &fakePayments{kept: noon}
+	f.payments, f.closedDays = &fakePayments{kept: noon}, newClosedDays()
 	if days := shownDays(browser.Get(t, path).Text); strings.Contains(days[0], "kept") || !strings.Contains(days[1], "Payments are kept since "+noon.Format("2 Jan")+", 12:00 .") {
 		t.Errorf("yesterday is not kept whole: %q", days)
 	}
