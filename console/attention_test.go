@@ -55,7 +55,7 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{name: "failing for a minute", change: webhook(outbox.EndpointState{FailingSince: now.Add(-time.Minute), LastFailure: failed})},
 		{"rejected once", webhook(outbox.EndpointState{FailingSince: hourAgo.Time, PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Reason: "Rejected", Answer: "404"}}), "Your server answered 404: it rejects the event.", "See why: /m#attempts", true},
 		{"dead letter", webhook(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1}), "An event was not delivered to your server.", "Send again: /m/dead-letters/resend", false},
-		{"dead letters", webhook(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1200}), "1200 events were not delivered to your server.", "Send again: /m/dead-letters/resend", false},
+		{"dead letters", webhook(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1200}), "1,200 events were not delivered to your server.", "Send again: /m/dead-letters/resend", false},
 		{"blocked", refused(till), "12 requests with a good key were refused in the last day: their address in 203.0.113.0/24 is not on the allowlist.", "Allow this network: /m/allowlist?add=203.0.113.0%2F24", false},
 		{"blocked by a key's list", refused(v1alpha1.RefusedBlock{Block: "203.0.113.0/24", KeyID: "abcdefgh2345", Requests: 2, LastSeen: hourAgo}), "Requests from 203.0.113.0/24 were blocked in the last day: it is not on the own list of key abcdefgh2345.", "", false},
 		{"blocked twice", refused(till, till), "from 2 networks in the last day", "Look at them: /m#allowlist", true},

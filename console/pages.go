@@ -50,6 +50,7 @@ func newPages(words words) (*pages, error) {
 		"n": func(key string, n any, values ...any) template.HTML {
 			return words.count(key, reflect.ValueOf(n).Int(), values...)
 		},
+		"number": func(n int32) string { return words.number(int64(n)) },
 	}
 	files, err := fs.Glob(pageFiles, "templates/*.html")
 	if err != nil {

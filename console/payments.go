@@ -278,6 +278,6 @@ func (c *console) countDay(ctx context.Context, account store.Account, totals *d
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
 		totals.Paid = append(totals.Paid, c.amounts.Format(sums[currency], currency))
 	}
-	totals.Payments = c.words.html("payments.count."+c.words.form(paid), c.amounts.Count(paid))
+	totals.Payments = c.words.count("payments.count", paid)
 	return nil
 }

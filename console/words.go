@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+	"golang.org/x/text/number"
 )
 
 //go:embed words/*.json
@@ -53,7 +55,12 @@ func escaped(values ...any) string {
 
 // count is html of the plural form for a number, which comes before the other values.
 func (w words) count(key string, n int64, values ...any) template.HTML {
-	return w.html(key+"."+w.form(n), append([]any{n}, values...)...)
+	return w.html(key+"."+w.form(n), append([]any{w.number(n)}, values...)...)
+}
+
+// number groups the digits of a number as the language does.
+func (w words) number(n int64) string {
+	return message.NewPrinter(w.language).Sprint(number.Decimal(n))
 }
 
 var pluralForms = map[plural.Form]string{

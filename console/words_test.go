@@ -87,7 +87,7 @@ func TestWords_ValuesAreEscaped(t *testing.T) {
 	if got := w.html("a", "<i>{1}", template.HTML("<i>")); got != "<b>&lt;i&gt;{1}</b> and <i>" {
 		t.Error(got)
 	}
-	for n, want := range map[int64]template.HTML{0: "0 things", 1: "1 thing", 2: "2 things", 11: "11 things"} {
+	for n, want := range map[int64]template.HTML{0: "0 things", 1: "1 thing", 2: "2 things", 11: "11 things", 12_000: "12,000 things"} {
 		if got := w.count("n", n); got != want {
 			t.Errorf("%d: %q", n, got)
 		}

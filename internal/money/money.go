@@ -78,6 +78,3 @@ func (f Formatter) Format(minor int64, code string) string {
 	}
 	return symbol + space + amount
 }
-
-// Count writes a number of things.
-func (f Formatter) Count(n int64) string { return f.printer.Sprint(number.Decimal(n)) }
