@@ -1,10 +1,18 @@
 package browser
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
+	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
 func TestOneStreamIsEnough(t *testing.T) {
@@ -180,5 +188,204 @@ func TestCheckAsksAtOnce(t *testing.T) {
 	awaitSeen(page, "PENDING of Acme, COMPLETED of Acme")
 	if _, _, most := page.Requests(s.url + "/status"); most != 1 {
 		t.Errorf("%d requests at once", most)
+	}
+}
+
+// statusServer is a public status with faults, and a page that follows it and remembers in globalThis.seen what it was told.
+type statusServer struct {
+	t   testing.TB
+	url string
+
+	mu      sync.Mutex
+	status  string
+	changed chan struct{} // closed at the next change
+	fault   fault
+	asked   []string // stream, wait or poll
+}
+
+// fault is what is wrong between page and service.
+type fault int
+
+const (
+	none     fault = iota
+	buffered       // a proxy holds streams back until they end
+	full           // streams and long polls are refused
+	limited        // everything is refused, for ten seconds
+	portal         // of a hotel: everything is a page
+	notOurs        // a proxy has no backend and says 404
+)
+
+func newStatusServer(t *testing.T) *statusServer {
+	t.Helper()
+	s := &statusServer{t: t, status: "PENDING", changed: make(chan struct{})}
+	client := repository.Read(t, "apiserver/payer/page/statusclient.js")
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprint(w, `<!doctype html><title>Status</title><link rel="icon" href="/icon.js"><script type="module" src="/client.js"></script>`)
+	})
+	mux.HandleFunc("/icon.js", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/client.js", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/javascript")
+		_, _ = fmt.Fprintf(w, `%s
+			globalThis.seen = [];
+			globalThis.watch = watchStatus('/status', {
+				onStatus: ({ status, merchantName }) => seen.push([status, merchantName].filter(Boolean).join(' of ')),
+				onExpiresIn: (seconds) => { globalThis.expiresIn = seconds },
+				onConnection: (online) => seen.push(online ? 'online' : 'offline'),
+			});`, client)
+	})
+	mux.HandleFunc("/status", s.answer)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { s.set("gone", none) }) // ends the streams
+	s.url = server.URL
+	return s
+}
+
+func (s *statusServer) set(status string, is fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status, s.fault = status, is
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *statusServer) now() (status string, is fault, changed chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status, s.fault, s.changed
+}
+
+func (s *statusServer) answer(w http.ResponseWriter, r *http.Request) {
+	kind := "poll"
+	switch {
+	case r.Header.Get("Accept") == "text/event-stream":
+		kind = "stream"
+	case r.URL.RawQuery == "wait=25":
+		kind = "wait"
+	case r.URL.RawQuery != "":
+		s.t.Errorf("query %q", r.URL.RawQuery)
+	}
+	s.mu.Lock()
+	s.asked = append(s.asked, kind)
+	s.mu.Unlock()
+
+	status, is, changed := s.now()
+	switch {
+	case is == portal:
+		_, _ = fmt.Fprint(w, "<title>Welcome to the hotel</title>")
+	case is == notOurs:
+		http.Error(w, "default backend", http.StatusNotFound)
+	case is == limited || is == full && kind != "poll":
+		w.Header().Set("Retry-After", "10")
+		w.WriteHeader(map[bool]int{true: http.StatusTooManyRequests, false: http.StatusServiceUnavailable}[is == limited])
+	case status == "NOT_FOUND":
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, `{"error":"session not found"}`)
+	case kind == "stream":
+		s.stream(w, r)
+	default:
+		if kind == "wait" && status == "PENDING" {
+			select {
+			case <-changed:
+			case <-r.Context().Done():
+			}
+		}
+		status, _, _ := s.now()
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Session-Expires-In", "900")
+		_, _ = fmt.Fprint(w, body(status))
+	}
+}
+
+func body(status string) string {
+	return fmt.Sprintf(`{"merchantName":"Acme","amountCents":1250,"status":%q}`, status)
+}
+
+func (s *statusServer) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for last := ""; ; {
+		status, is, changed := s.now()
+		if status != last && is != buffered {
+			last = status
+			_, _ = fmt.Fprintf(w, "retry: 3000\nevent: status\nid: %s\ndata: %s\n\nevent: expires-in\ndata: 900\n\n", status, body(status))
+			_ = http.NewResponseController(w).Flush()
+		}
+		if status != "PENDING" {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// kinds has what was asked for, without repetition.
+func (s *statusServer) kinds() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(slices.Compact(slices.Clone(s.asked)), " ")
+}
+
+func (s *statusServer) awaitKinds(want string) {
+	s.t.Helper()
+	await.Seeing(s.t, browsertest.Patience, "the page asked for: "+want, func() (string, bool) {
+		got := s.kinds()
+		return got, strings.HasPrefix(got, want)
+	})
+}
+
+func (s *statusServer) awaitStream(page *browsertest.Page) {
+	s.t.Helper()
+	await.Seeing(s.t, browsertest.Patience, "the page has a stream", func() (string, bool) {
+		_, inFlight, _ := page.Requests(s.url + "/status")
+		return s.kinds(), inFlight == 1 && strings.HasSuffix(s.kinds(), "stream")
+	})
+}
+
+func (s *statusServer) awaitIdle(page *browsertest.Page) {
+	s.t.Helper()
+	await.Until(s.t, browsertest.Patience, "the page has no request in flight", func() bool {
+		_, inFlight, _ := page.Requests(s.url + "/status")
+		return inFlight == 0
+	})
+}
+
+// fast makes a page on which time passes twenty times as fast, slow one whose timers do not fire within a test.
+const (
+	fast = `{
+		const rate = 20, set = setTimeout, now = performance.now.bind(performance);
+		globalThis.setTimeout = (done, ms) => set(done, ms / rate);
+		performance.now = () => now() * rate;
+	}`
+	slow = `{ const set = setTimeout; globalThis.setTimeout = (done, ms) => set(done, ms * 100) }`
+)
+
+func (s *statusServer) open(time string) *browsertest.Page {
+	s.t.Helper()
+	page := sharedBrowser.NewPage(s.t, browsertest.Settings{Script: time})
+	page.Open(s.url)
+	return page
+}
+
+func awaitSeen(page *browsertest.Page, want string) {
+	page.Until("the page saw: "+want, fmt.Sprintf("globalThis.seen?.join(', ') === %q", want))
+}
+
+// ended checks that there is nothing more to come, 20 seconds later on the page's clock.
+func (s *statusServer) ended(page *browsertest.Page) {
+	s.t.Helper()
+	total, _, most := page.Requests(s.url + "/status")
+	if most != 1 {
+		s.t.Errorf("%d requests at once", most)
+	}
+	page.Do("globalThis.endedAt = performance.now(); dispatchEvent(new Event('online'))")
+	page.Until("20 seconds have passed", "performance.now() > endedAt + 20e3")
+	if later, inFlight, _ := page.Requests(s.url + "/status"); later != total || inFlight != 0 {
+		s.t.Errorf("%d requests after the end, %d in flight", later-total, inFlight)
 	}
 }

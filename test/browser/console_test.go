@@ -1,18 +1,28 @@
 package browser
 
 import (
+	"flag"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/chromedp/chromedp/kb"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // People of the console. Alice and Carol are developers of every merchant here; Bob has no right.
@@ -172,5 +182,693 @@ func (s consoleShop) wantNowhere(when string, page *browsertest.Page, keys ...st
 		if strings.Contains(seen, key) || strings.Contains(seen, key[len(prefixOf(key)):]) {
 			s.T.Errorf("%s: a key is where it must not be", when)
 		}
+	}
+}
+
+// A developer's first day: sign in, find the merchant, issue a key, charge, rotate with an hour's overlap, end the old keys.
+func TestADevelopersFirstDay(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	page.Open(shared.console + "/?q=" + url.QueryEscape(s.Namespace))
+	page.Click("ul.list a")
+	s.wantPath(page, s.path)
+
+	first := s.issue(page, "till-1")
+	s.wantStatus("the new key", first, http.StatusCreated)
+	s.rotate(page, "till-1", prefixOf(first), "3600")
+	page.Click("main form button")
+	second := shownKey(page)
+	if !strings.Contains(page.Text("main"), "The old key works until") {
+		t.Errorf("the page does not say how long the old key works:\n%s", page.Text("main"))
+	}
+	s.wantStatus("the old key in its overlap", first, http.StatusCreated)
+	s.wantStatus("the second key", second, http.StatusCreated)
+	page.Click("main a.button")
+	s.Eventually("the merchant's page shows the overlap", func() bool {
+		page.Reload()
+		return strings.Contains(page.Text("#keys"), "The old key ends")
+	})
+
+	s.rotate(page, "till-1", prefixOf(second), "0")
+	page.Click("main form button")
+	third := shownKey(page)
+	s.wantStatus("the first key after the end of its overlap", first, http.StatusUnauthorized)
+	s.wantStatus("the second key", second, http.StatusUnauthorized)
+	s.wantStatus("the third key", third, http.StatusCreated)
+	page.Click("main a.button")
+	s.wantNowhere("on the merchant's page", page, first, second, third)
+	if activity := page.Text("#activity"); !strings.Contains(activity, "The key was replaced by oidc:alice") {
+		t.Errorf("the page does not say who rotated the key: %s", activity)
+	}
+}
+
+// The form of a new key proposes what a till needs: such a key charges, and can neither see the turnover nor replace itself.
+func TestNewKey_ForATill(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	for name, want := range map[string]struct {
+		choice       string
+		list, rotate int
+	}{
+		"till-1": {"", http.StatusForbidden, http.StatusForbidden}, "server": {"all", http.StatusOK, http.StatusOK},
+	} {
+		page.Open(shared.console + s.path + "/new-key")
+		page.Fill("#name", name)
+		if want.choice != "" {
+			page.Do("document.querySelector('[name=permissions][value=" + want.choice + "]').focus()")
+			page.Press(" ")
+		}
+		page.Click("main form button")
+		key := shownKey(page)
+		s.awaitKey(key)
+		for _, route := range []struct {
+			method, path string
+			status       int
+		}{{http.MethodGet, "/api/v1/events", want.list}, {http.MethodPost, "/api/v1/keys/rotate", want.rotate}} {
+			if got, err := fixture.Call(http.DefaultClient, shared.replicas[0].Public, route.method, route.path, key, ""); err != nil || got.Status != route.status {
+				t.Errorf("%s: %s %s answers %d, %v; want %d", name, route.method, route.path, got.Status, err, route.status)
+			}
+		}
+	}
+}
+
+// The back button, a reload and the history show no key again, and make none.
+func TestAKeyIsShownOnce(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	page.AllowErrors("ERR_CACHE_MISS", "422", "409")
+	key := s.issue(page, "till-1")
+	page.Back()
+	s.wantNowhere("after Back", page, key)
+	page.Reload()
+	s.wantNowhere("after Back and Reload", page, key)
+	page.Back()
+	page.Forward()
+	s.wantNowhere("after Forward", page, key)
+
+	s.rotate(page, "till-1", prefixOf(key), "0")
+	page.Click("main form button")
+	second := shownKey(page)
+	page.Reload() // a browser asks first, and sends the form again
+	s.wantNowhere("after the form was sent again", page, key, second)
+	s.wantStatus("the key after the form was sent again", second, http.StatusCreated)
+}
+
+func TestTwoPeopleRotateAKey(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	pages := []*browsertest.Page{s.open(alice, browsertest.Settings{}), s.open(carol, browsertest.Settings{})}
+	key := s.issue(pages[0], "till-1")
+	for _, page := range pages {
+		page.AllowErrors("409 (Conflict)")
+		s.rotate(page, "till-1", prefixOf(key), "0")
+	}
+	var both sync.WaitGroup
+	for _, page := range pages {
+		both.Go(func() { page.Click("main form button") })
+	}
+	both.Wait()
+	var keys, losers int
+	for _, page := range pages {
+		switch text := page.Text("main"); {
+		case shownKey(page) != "":
+			keys++
+			s.wantStatus("the one new key", shownKey(page), http.StatusCreated)
+		case strings.Contains(text, "Rotated meanwhile") && strings.Contains(text, "Nothing was changed now"):
+			losers++
+		default:
+			t.Errorf("a page shows\n%s", text)
+		}
+	}
+	if keys != 1 || losers != 1 {
+		t.Errorf("%d keys, and %d were told; want one of each", keys, losers)
+	}
+	s.wantStatus("the old key", key, http.StatusUnauthorized)
+}
+
+func TestAPersonWithoutRightsSeesNothing(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	s.open(alice, browsertest.Settings{}) // the merchant is there
+	page := signIn(t, bob, browsertest.Settings{}, "/")
+	page.AllowErrors("404 (Not Found)")
+	if text := page.Text("main"); !strings.Contains(text, "no right to see any merchant") || !strings.Contains(text, "oidc:bob") || strings.Contains(text, "acme") {
+		t.Errorf("the list shows\n%s", text)
+	}
+	for _, path := range []string{"", "/new-key", "/allowlist", "/webhook", "/keys/till-1/rotate", "/dead-letters/resend"} {
+		if status := page.Open(shared.console + s.path + path); status != http.StatusNotFound || strings.Contains(page.Text("body"), "Acme") {
+			t.Errorf("%s: %d\n%s", path, status, page.Text("body"))
+		}
+	}
+}
+
+// Everything but the copy button and local times works without scripts.
+func TestTheConsoleWorksWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"} })
+	page := s.open(alice, browsertest.Settings{NoJavaScript: true, Width: 320, Height: 640})
+	page.AllowErrors("422")
+	if text := s.sendTestEvent(page); !strings.Contains(text, "Send another one") || strings.Contains(text, "No test event was sent") {
+		t.Errorf("the answer to a test event is\n%s", text)
+	}
+	page.Click("main a[href$='#webhook']")
+	key := s.issue(page, "till-1")
+	s.wantStatus("the new key", key, http.StatusCreated)
+	s.rotate(page, "till-1", prefixOf(key), "0")
+	page.Click("main form button")
+	second := shownKey(page)
+	s.wantStatus("the old key", key, http.StatusUnauthorized)
+	s.wantStatus("the second key", second, http.StatusCreated)
+	page.Click("main a.button")
+	if text := page.Text("main"); !strings.Contains(text, "Times are those of UTC.") {
+		t.Errorf("times without a zone:\n%s", text)
+	}
+
+	page.Do("document.querySelector('#key-till-1 summary').focus()")
+	page.Press(kb.Enter)
+	page.Click("a[href$='/till-1/disable']")
+	page.Fill("#name", "till-2")
+	page.Click("main form button")
+	if got := browsertest.Eval[string](page, "document.querySelector('#name').value"); got != "till-2" {
+		t.Errorf("what was typed has become %q", got)
+	}
+	page.Fill("#name", "till-1")
+	page.Click("main form button")
+	s.Eventually("the disabled key is refused", func() bool { return s.status(second) == http.StatusUnauthorized })
+	s.Eventually("the page says what that means", func() bool {
+		page.Open(shared.console + s.path)
+		return strings.Contains(page.Text("#key-till-1"), "This key is switched off. Tills that use it are refused.")
+	})
+	page.Do("document.querySelector('#key-till-1 summary').focus()")
+	page.Press(kb.Enter)
+	page.Click("a[href$='/till-1/enable']")
+	page.Click("main form button")
+	s.wantPath(page, s.path)
+	s.Eventually("the enabled key is accepted", func() bool { return s.status(second) == http.StatusCreated })
+
+	page.Do("document.querySelector('.account summary').focus()")
+	page.Press(kb.Enter)
+	page.Click("form[action='/sign-out'] button")
+	if page.Text("h1") != "Signed out" {
+		t.Errorf("after signing out:\n%s", page.Text("body"))
+	}
+}
+
+// A developer shuts out their own address, after a warning, and comes back in.
+func TestAnAllowlistShutsOutItsAuthor(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	page.AllowErrors("422")
+	key := s.issue(page, "till-1")
+	save := func(allowlist string) {
+		t.Helper()
+		page.Click("#allowlist a.button")
+		page.Fill("#allowlist", allowlist)
+		page.Click("main form button")
+	}
+	save("203.0.113.0/24, 2001:db8::/48")
+	if note := page.Text("main"); !strings.Contains(note, "Your own address 127.0.0.1 would not pass") {
+		t.Errorf("there is no warning:\n%s", note)
+	}
+	s.wantStatus("before the warning is confirmed", key, http.StatusCreated)
+	page.Fill("main form #allowlist", "127.0.0.1")
+	page.Click("main form button") // it passes now, so there is nothing to confirm
+	s.wantPath(page, s.path)
+	save("203.0.113.0/24, 2001:db8::/48")
+	page.Do("document.querySelector('[name=confirmed]').focus()")
+	page.Press(" ")
+	page.Click("main form button")
+	s.wantPath(page, s.path)
+	s.Eventually("the address is shut out", func() bool { return s.status(key) == http.StatusUnauthorized })
+	if text := page.Text("#allowlist"); !strings.Contains(text, "Your own address is 127.0.0.1. It does not pass.") {
+		t.Errorf("the page shows\n%s", text)
+	}
+	for address, want := range map[string]string{"203.0.113.9": "Requests from this address pass.", "198.51.100.7": "Requests from this address are refused.", "shop": "This is not an IP address."} {
+		page.Do("document.querySelector('#allowlist details').open = true")
+		page.Fill("#address", address)
+		page.Click("#allowlist form button")
+		if got := page.Text("#address-answer"); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+	}
+	save("203.0.113.0/24\n127.0.0.1")
+	s.Eventually("the address is back", func() bool { return s.status(key) == http.StatusCreated })
+}
+
+// A refused form has what was typed, and its error is read with its field.
+func TestRefusedFormsLoseNothing(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	page.AllowErrors("422")
+	s.issue(page, "till-1")
+	for _, test := range []struct{ path, field, text string }{
+		{"/new-key", "#name", "Till 2"},
+		{"/new-key", "#name", "till-1"},
+		{"/keys/till-1/disable", "#name", "till-2"},
+		{"/keys/till-1/delete", "#name", "Till-1"},
+		{"/allowlist", "#allowlist", "203.0.113.7/24"},
+		{"/allowlist", "#allowlist", "203.0.113.7\nshop.example"},
+		{"/webhook", "#url", "ftp://shop.example/hooks"},
+	} {
+		page.Open(shared.console + s.path + test.path)
+		page.Fill(test.field, test.text)
+		if status := page.Click("main form button"); status != http.StatusUnprocessableEntity {
+			t.Errorf("%s with %q: %d\n%s", test.path, test.text, status, page.Text("main"))
+			continue
+		}
+		field := "document.querySelector('main form " + test.field + "')"
+		if got := browsertest.Eval[string](page, field+".value"); got != test.text {
+			t.Errorf("%s: %q has become %q", test.path, test.text, got)
+		}
+		description := browsertest.Eval[string](page, field+".getAttribute('aria-describedby').split(' ').map(id => document.getElementById(id).innerText).join('\\n')")
+		if problem := page.Text("main form [role=alert]"); problem == "" || !strings.Contains(description, problem) || !browsertest.Eval[bool](page, field+".ariaInvalid === 'true'") {
+			t.Errorf("%s: the field is described by %q, and the error is %q", test.path, description, problem)
+		}
+		for _, violation := range page.Violations() {
+			t.Errorf("%s: %s", test.path, violation)
+		}
+	}
+}
+
+// Neither the back button nor a reload shows it again.
+func TestSigningSecret_ShownOnce(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t)
+	page := s.open(alice, browsertest.Settings{Width: 320, Height: 640})
+	page.AllowErrors("ERR_CACHE_MISS", "422")
+	page.Click("#webhook a[href$='/webhook']")
+	page.Fill("#url", "https://shop.example/hooks")
+	page.Click("main form button")
+	first := shownKey(page)
+	if !strings.HasPrefix(first, "whsec_") {
+		t.Fatalf("there is no secret:\n%s", page.Text("main"))
+	}
+	checkConsolePage(t, page, "the page of a new signing secret")
+	page.Click("main a.button")
+	s.wantPath(page, s.path)
+	page.Click("#webhook a[href$='/rotate-secret']")
+	page.Click("main form button")
+	second := shownKey(page)
+	if !strings.HasPrefix(second, "whsec_") || second == first {
+		t.Errorf("there is no other secret:\n%s", page.Text("main"))
+	}
+	page.Reload() // a browser asks first, and sends the form again
+	s.wantNowhere("after the form was sent again", page, first, second)
+	page.Open(shared.console + s.path)
+	page.Back()
+	s.wantNowhere("after Back", page, first, second)
+	if s.Delivered("acme-webhook", "secret") != second {
+		t.Error("the form sent again has made another secret")
+	}
+}
+
+// A receiver answers 410, so its endpoint is disabled and the event a dead letter; later it is repaired.
+func TestADeadLetterIsSentAgain(t *testing.T) {
+	t.Parallel()
+	var repaired atomic.Bool
+	box, err := inbox.New(inbox.Options{AcceptUnverified: true, Log: t.Output(), Status: func(*http.Request) int {
+		if repaired.Load() {
+			return http.StatusNoContent
+		}
+		return http.StatusGone
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receiver := httptest.NewServer(box)
+	t.Cleanup(receiver.Close)
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: receiver.URL} })
+	page := s.open(alice, browsertest.Settings{})
+	key := s.issue(page, "till-1") // whose event, key.rotated, is refused first
+	awaitText := func(what, want string) {
+		t.Helper()
+		s.Eventually(what, func() bool {
+			page.Open(shared.console + s.path)
+			return strings.Contains(page.Text("#webhook"), want)
+		})
+	}
+	awaitText("the webhook is disabled", "Your server answered 410 Gone, so we stopped sending today at")
+	session := call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions, key, `{"amountCents":1250,"orderRef":"1001"}`)
+	call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions+"/"+session.Text("sessionId")+"/cancel", key, "")
+	awaitText("the event is a dead letter", "session.cancelled · order 1001")
+
+	repaired.Store(true)
+	if text := s.sendTestEvent(page); !strings.Contains(text, "Your server answered 204: it accepts events.") { // although the webhook is disabled
+		t.Errorf("the answer to the test event is\n%s", text)
+	}
+	for _, violation := range page.Violations() {
+		t.Error(violation)
+	}
+	page.Click("main a[href$='#webhook']")
+	if text := page.Text("#attention"); !strings.Contains(text, "so we stopped sending today at") || !strings.Contains(text, "2 events were not delivered") {
+		t.Errorf("what needs attention is\n%s", text)
+	}
+	if text := page.Text("#attempts"); !strings.Contains(text, "key.rotated") || !strings.Contains(text, "Your server answered 410 Gone") {
+		t.Errorf("the failed attempts are\n%s", text)
+	}
+	page.Click("#webhook ul.letters li a") // the newest is the first
+	if text := page.Text("main"); !strings.Contains(text, "session.cancelled") || !strings.Contains(text, "Your server answered 410 Gone, so we stopped sending today at") {
+		t.Errorf("the form shows\n%s", text)
+	}
+	if label := page.Text("main form button"); label != "Resume and send again" {
+		t.Errorf("the form offers %q", label)
+	}
+	page.Click("main form button")
+	s.wantPath(page, s.path)
+	arrived := func(kind string, attempts int) func() bool {
+		return func() bool {
+			for _, event := range box.Events() {
+				if event.Type == kind && event.Attempts == attempts {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	s.Eventually("the event arrives", arrived("session.cancelled", 1))
+	awaitText("the webhook works", "Your server accepts events.")
+	page.Click("#webhook ul.letters li a")
+	page.Click("main form button")
+	s.Eventually("the other event arrives too", arrived("key.rotated", 2))
+	awaitText("nothing waits", "Waiting to be sent\n0")
+	if text := page.Text("#webhook"); strings.Contains(text, "Events not delivered") {
+		t.Errorf("events that were not delivered are left:\n%s", text)
+	}
+}
+
+// Every page of the console, on the narrowest phone, in light, dark and forced colours.
+func TestEachConsolePageIsAccessible(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) {
+		m.Spec.DisplayName = "The Long Name of a Merchant-in-Donaudampfschifffahrtsgesellschaft"
+		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff/128"}
+		m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/" + strings.Repeat("hooks", 20)}
+	})
+	page := s.open(alice, browsertest.Settings{Width: 320, Height: 640})
+	s.issue(page, "a-till-with-a-rather-long-name-at-the-entrance")
+	key := "/keys/a-till-with-a-rather-long-name-at-the-entrance"
+	for path, status := range map[string]int{
+		"/": http.StatusOK, "/?q=nobody": http.StatusOK, "/signed-out": http.StatusOK, "/nothing": http.StatusNotFound,
+		s.path: http.StatusOK, s.path + "?address=127.0.0.2": http.StatusOK, s.path + "/new-key": http.StatusOK,
+		s.path + key + "/rotate": http.StatusOK, s.path + key + "/disable": http.StatusOK, s.path + key + "/delete": http.StatusOK,
+		s.path + "/allowlist": http.StatusOK, s.path + "/webhook": http.StatusOK, s.path + "/webhook/rotate-secret": http.StatusOK,
+	} {
+		if got := page.Open(shared.console + path); got != status {
+			t.Errorf("%s: %d, want %d", path, got, status)
+		}
+		checkConsolePage(t, page, path)
+	}
+	page.Open(shared.console + s.path + key + "/rotate")
+	page.Click("main form button")
+	if shownKey(page) == "" {
+		t.Fatalf("there is no key:\n%s", page.Text("main"))
+	}
+	checkConsolePage(t, page, "the page of a new key")
+	s.sendTestEvent(page)
+	checkConsolePage(t, page, "the answer to a test event")
+	page.Reload()
+	reachEverything(t, page)
+}
+
+func checkConsolePage(t *testing.T, page *browsertest.Page, name string) {
+	t.Helper()
+	page.Do("for (const closed of document.querySelectorAll('details')) closed.open = true")
+	for colour, media := range colours {
+		page.SetMedia("", media)
+		for _, violation := range page.Violations() {
+			t.Errorf("%s, %s: %s", name, colour, violation)
+		}
+	}
+	if wide := browsertest.Eval[int](page, "document.documentElement.scrollWidth"); wide > 320 {
+		t.Errorf("%s: %d pixels wide on a screen of 320", name, wide)
+	}
+	for _, node := range page.AccessibilityTree() {
+		if slices.Contains([]string{"link", "button", "image", "heading", "textbox", "checkbox", "radio"}, node.Role) && node.Name == "" {
+			t.Errorf("%s: a %s has no name", name, node.Role)
+		}
+	}
+	if headings := browsertest.Eval[int](page, "document.querySelectorAll('h1').length"); headings != 1 {
+		t.Errorf("%s: %d headings of the first level", name, headings)
+	}
+}
+
+// The keyboard reaches everything that can be used, in the order of the page, and shows where it is.
+func TestTheKeyboardReachesEverythingOfAMerchant(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"} })
+	page := s.open(alice, browsertest.Settings{})
+	s.issue(page, "till-1")
+	page.Open(shared.console + s.path)
+	page.Do("for (const closed of document.querySelectorAll('main details')) closed.open = true")
+	if want := reachEverything(t, page); want < 20 {
+		t.Errorf("the page has only %d elements to use", want)
+	}
+	page.Open(shared.console + s.path)
+	page.Press(kb.Tab)
+	page.Press(kb.Enter) // skip to the content
+	page.Press(kb.Tab)
+	if at := browsertest.Eval[string](page, "document.activeElement.innerText"); at != "All merchants" {
+		t.Errorf("after the skip link, Tab goes to %q", at)
+	}
+}
+
+// reachEverything goes through a page with the Tab key, and returns how many elements can be used.
+func reachEverything(t *testing.T, page *browsertest.Page) int {
+	t.Helper()
+	const usable = "[...document.querySelectorAll('a[href], button, input:not([type=hidden]), summary, pre[tabindex]')].filter(e => e.checkVisibility({contentVisibilityAuto: true}))"
+	want := browsertest.Eval[int](page, usable+".length")
+	for i := range want {
+		page.Press(kb.Tab)
+		for range 4 { // a field of a date has day, month, year and a button
+			if i > 0 && browsertest.Eval[bool](page, "document.activeElement.type === 'date' && "+usable+".indexOf(document.activeElement) < "+strconv.Itoa(i)) {
+				page.Press(kb.Tab)
+			}
+		}
+		if at := browsertest.Eval[int](page, usable+".indexOf(document.activeElement)"); at != i {
+			t.Fatalf("Tab %d goes to number %d: %s", i, at, browsertest.Eval[string](page, "document.activeElement.outerHTML"))
+		}
+		if !browsertest.Eval[bool](page, "(s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2)(getComputedStyle(document.activeElement))") {
+			t.Errorf("the focus cannot be seen on %s", browsertest.Eval[string](page, "document.activeElement.outerHTML"))
+		}
+	}
+	return want
+}
+
+// Times are those of the shop, and the viewer's own for who asks.
+func TestTimesAreTheShops(t *testing.T) {
+	t.Parallel()
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.TimeZone = "America/Chicago" })
+	page := s.open(alice, browsertest.Settings{})
+	s.issue(page, "till-1")
+	page.SetTimezone("Asia/Kathmandu") // 5:45 ahead
+	page.Open(shared.console + s.path)
+	page.Do("for (const closed of document.querySelectorAll('details')) closed.open = true")
+	type shown struct{ Text, Shop, Title, Own string }
+	times := browsertest.Eval[[]shown](page, `[...document.querySelectorAll('time')].map(time => ({Text: time.textContent, Title: time.title,
+		Shop: new Intl.DateTimeFormat('en-GB', {timeStyle: 'short', timeZone: 'America/Chicago'}).format(new Date(time.dateTime)),
+		Own: new Intl.DateTimeFormat(undefined, {dateStyle: 'medium', timeStyle: 'short', timeZone: 'Asia/Kathmandu'}).format(new Date(time.dateTime))}))`)
+	if len(times) == 0 {
+		t.Error("the page has no times")
+	}
+	for _, time := range times {
+		if !strings.HasSuffix(time.Text, " at "+time.Shop) || time.Title != time.Own {
+			t.Errorf("%+v", time)
+		}
+	}
+	if text := page.Text("main"); !strings.Contains(text, "Times are those of America/Chicago.") {
+		t.Errorf("the page does not say whose times:\n%s", text)
+	}
+}
+
+// charge creates a session and returns its id.
+func (s consoleShop) charge(key string, cents int, order string) string {
+	s.T.Helper()
+	answer, err := fixture.Call(http.DefaultClient, shared.replicas[0].Public, http.MethodPost, fixture.Sessions, key, fmt.Sprintf(`{"amountCents":%d,"orderRef":%q}`, cents, order))
+	if err != nil || answer.Status != http.StatusCreated {
+		s.T.Fatalf("%d %s: %v", answer.Status, answer.Raw, err)
+	}
+	return answer.Text("sessionId")
+}
+
+// pay reports a payment at the other replica.
+func (s consoleShop) pay(rail, id, ref, outcome string, cents int) {
+	s.T.Helper()
+	answer, err := fixture.Call(http.DefaultClient, shared.replicas[1].Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", rail,
+		fmt.Sprintf(`{"paymentRef":%q,"outcome":%q,"amountCents":%d,"paidAt":"2026-11-23T14:05:00Z","reason":"insufficient funds"}`, ref, outcome, cents))
+	if err != nil || answer.Status != http.StatusOK {
+		s.T.Fatalf("%d %s: %v", answer.Status, answer.Raw, err)
+	}
+}
+
+// payingShop has payments of each kind; paid is one with a second payment to be refunded.
+func payingShop(t *testing.T) (s consoleShop, paid string) {
+	t.Helper()
+	s = newConsoleShop(t, func(m *v1alpha1.Merchant) {
+		m.Spec.DisplayName, m.Spec.Currency, m.Spec.TimeZone = "Acme Coffee", "EUR", "Europe/Berlin"
+	})
+	_, key := s.ApiKey("till-1", s.merchant.Name)
+	s.awaitKey(key)
+	rail := s.RailToken()
+	s.charge(key, 1900, "still waiting")
+	s.pay(rail, s.charge(key, 2350, "1003"), "card-1003", "FAILED", 2350)
+	paid = s.charge(key, 1250, "1002")
+	s.pay(rail, paid, "card-1002", "COMPLETED", 1250)
+	s.pay(rail, paid, "card-1002-again", "COMPLETED", 1250)
+	s.pay(rail, s.charge(key, 480, "1001"), "card-1001", "COMPLETED", 480)
+	return s, paid
+}
+
+// Was I paid? From the merchant's page to one payment and its file, with the keyboard, and without a script of ours.
+func TestPayments(t *testing.T) {
+	t.Parallel()
+	s, paid := payingShop(t)
+	for name, settings := range map[string]browsertest.Settings{"with JavaScript": {}, "without": {NoJavaScript: true, Width: 320, Height: 640}} {
+		page := s.open(alice, settings)
+		page.Click("a[href$='/payments']")
+		if text := page.Text(".day"); !strings.Contains(text, "€17.30") || !strings.Contains(text, "2 payments") {
+			t.Errorf("%s: today is\n%s", name, text)
+		}
+		if text := page.Text(".payments"); !strings.Contains(text, "order 1001") || strings.Contains(text, "still waiting") {
+			t.Errorf("%s: the list is\n%s", name, text)
+		}
+		page.Fill("#order", "still waiting")
+		page.Press(kb.Enter)
+		page.Until("the order is found", "document.querySelector('.payments')?.innerText.includes('Waiting')")
+		page.Fill("#order", "1002")
+		page.Click("form[role=search] button")
+		page.Click(".payments a")
+		s.wantPath(page, s.path+"/payments/"+paid)
+		text := page.Text("main")
+		for _, want := range []string{"€12.50", "Paid", "till-1", "card-1002", "To be refunded", "The order was paid already.", "card-1002-again", "15:05:00"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the payment does not say %q:\n%s", name, want, text)
+			}
+		}
+		page.Open(shared.console + s.path + "/payments")
+		page.Click("nav.switch a:last-child")
+		if text := page.Text("main"); !strings.Contains(text, "No payments yet") || !strings.Contains(text, "Test payments move no money") {
+			t.Errorf("%s: test payments are\n%s", name, text)
+		}
+	}
+}
+
+// Every state of the pages, on the narrowest phone, in light, dark and forced colours; times are the shop's wherever the viewer is.
+func TestPaymentsPages_Accessible(t *testing.T) {
+	t.Parallel()
+	s, paid := payingShop(t)
+	page := s.open(alice, browsertest.Settings{Width: 320, Height: 640})
+	page.SetTimezone("Asia/Kathmandu")
+	list := s.path + "/payments"
+	for path, status := range map[string]int{
+		list: http.StatusOK, list + "?mode=test": http.StatusOK, list + "?order=1002": http.StatusOK, list + "?order=nothing": http.StatusOK,
+		list + "?before=1-1": http.StatusOK, list + "/" + paid: http.StatusOK, list + "/none": http.StatusNotFound, list + ".csv?day=no": http.StatusBadRequest,
+	} {
+		page.AllowErrors("400 (Bad Request)")
+		if got := page.Open(shared.console + path); got != status {
+			t.Errorf("%s: %d, want %d", path, got, status)
+		}
+		checkConsolePage(t, page, path)
+	}
+	page.Open(shared.console + list + "/" + paid)
+	if text := page.Text("main"); !strings.Contains(text, "23 Nov 2026, 15:05:00") {
+		t.Errorf("the time of the payment is not the shop's:\n%s", text)
+	}
+	page.Open(shared.console + list)
+	reachEverything(t, page)
+}
+
+// `make screenshots` sets it.
+var screenshots = flag.String("screenshots", "", "directory to write the screenshots of docs/console.md to; empty: nowhere")
+
+// What is another in each run becomes what it is in the documentation.
+const sampleTexts = `
+	const samples = [[/mk_live_[a-z2-7]{12}_[0-9A-Za-z]{38}/g, 'mk_live_2yylmkzckvhj_THISISASAMPLEANDNOKEYATALL000000000000'],
+		[/mk_live_[a-z2-7]{12}_[0-9A-Za-z]{4}\b/g, 'mk_live_2yylmkzckvhj_THIS'], [/mer_[a-z2-7]{12}/g, 'mer_45tolpnyxhz4'], [/shop-[a-z0-9]{5}\b/g, 'shops'], [/http:\/\/127[.]0[.]0[.]1:\d+/g, 'https://shop.example/hooks']];
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (texts.nextNode()) for (const [real, sample] of samples) texts.currentNode.data = texts.currentNode.data.replace(real, sample);
+	for (const time of document.querySelectorAll('time[data-shop]')) time.textContent = time.textContent.includes('today') ? 'today at 10:00' : '21 Nov, 10:00';
+	for (const [i, date] of ['Sat 21 Nov', 'Fri 20 Nov'].entries()) for (const day of [...document.querySelectorAll('.day h2 span, #today h2 span')].slice(i, i + 1)) day.textContent = date;
+	for (const time of document.querySelectorAll('time:not([data-shop])'))
+		time.textContent = 'Nov 21, 2026, ' + (time.parentElement.parentElement.innerText.includes('works until') ? '11:00 AM' : '10:00 AM');
+	for (const field of document.querySelectorAll('input#q')) field.value = 'shops';
+	document.activeElement.blur()`
+
+// The picture of payments in docs/console.md.
+func TestScreenshotsOfTheConsole_Payments(t *testing.T) {
+	t.Parallel()
+	s, _ := payingShop(t)
+	page := s.open(alice, browsertest.Settings{})
+	page.Open(shared.console + s.path + "/payments")
+	takeScreenshot(t, page, "console-payments", "light", 900, 700)
+}
+
+// The pictures of docs/console.md, each small.
+func TestScreenshotsOfTheConsole(t *testing.T) {
+	t.Parallel()
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	t.Cleanup(receiver.Close)
+	s := newConsoleShop(t, func(m *v1alpha1.Merchant) {
+		m.Spec.DisplayName, m.Spec.Currency = "Acme Coffee", "EUR"
+		m.Spec.Webhook = &v1alpha1.Webhook{URL: receiver.URL}
+		m.Spec.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100}
+		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1", "203.0.113.0/24", "2001:db8::/48"}
+	})
+	s.Merchant("bakery", func(m *v1alpha1.Merchant) { m.Spec.DisplayName = "Blue Bakery" })
+	s.Merchant("cinema", func(m *v1alpha1.Merchant) {
+		m.Spec.DisplayName, m.Spec.State = "Cinema Ritz", v1alpha1.MerchantSuspended
+	})
+	page := s.open(alice, browsertest.Settings{})
+	take := func(name, colour string, width, height int64) {
+		t.Helper()
+		takeScreenshot(t, page, name, colour, width, height)
+	}
+	key := s.issue(page, "till-1")
+	s.rotate(page, "till-1", prefixOf(key), "3600")
+	take("console-rotate", "light", 360, 730)
+	page.Click("main form button")
+	take("console-key", "dark", 360, 730)
+	rail, newest := s.RailToken(), shownKey(page)
+	_, paid := s.ApiKey("web-shop", s.merchant.Name)
+	s.awaitKey(paid)
+	for i, cents := range []int{1250, 480, 2350} {
+		id := s.charge(paid, cents, strconv.Itoa(1001+i))
+		s.pay(rail, id, "card-"+strconv.Itoa(1001+i), "COMPLETED", cents)
+	}
+	page.Click("main a.button")
+	s.Eventually("the webhook is disabled, and the page has all that needs attention", func() bool {
+		page.Open(shared.console + s.path)
+		return strings.Contains(page.Text("#attention"), "we stopped sending") && strings.Contains(page.Text("#attention"), "not delivered") && strings.Contains(page.Text("#keys"), "web-shop Live")
+	})
+	s.wantNowhere("on the merchant's page", page, newest)
+	s.Eventually("the list shows all merchants", func() bool {
+		page.Open(shared.console + "/?q=" + s.Namespace)
+		return strings.Contains(page.Text("main"), "3 merchants")
+	})
+	take("console-merchants", "light", 900, 400)
+	page.Open(shared.console + s.path)
+	take("console-merchant", "light", 1000, 800)
+	take("console-merchant-phone", "dark", 390, 844)
+}
+
+func takeScreenshot(t *testing.T, page *browsertest.Page, name, colour string, width, height int64) {
+	t.Helper()
+	const most = 100_000 // bytes
+	page.SetMedia("", colours[colour])
+	page.SetViewport(width, height, 1)
+	page.Do(sampleTexts)
+	picture := page.WindowScreenshot()
+	if len(picture) > most {
+		t.Errorf("%s: %d bytes", name, len(picture))
+	}
+	if *screenshots == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o600); err != nil {
+		t.Error(err)
 	}
 }

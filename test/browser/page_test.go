@@ -1,7 +1,9 @@
 package browser
 
 import (
+	"bytes"
 	"fmt"
+	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -15,10 +17,14 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
-
+	"github.com/makiuchi-d/gozxing"
+	"github.com/makiuchi-d/gozxing/qrcode"
 	payerpage "github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/proxytest"
+	"github.com/redis/go-redis/v9"
 )
 
 func awaitRequests(t *testing.T, page *browsertest.Page, url, what string, holds func(total, inFlight int) bool) {
@@ -355,5 +361,201 @@ func TestPage_ErrorThatPasses(t *testing.T) {
 			p.SetOffline(false)
 			awaitShown(p, "PENDING")
 		})
+	}
+}
+
+// openPage opens the page of a new session at base and waits for its stream.
+func openPage(t *testing.T, base string, settings browsertest.Settings) (page *browsertest.Page, id string) {
+	t.Helper()
+	id = newShop(t).charge(t)
+	page = sharedBrowser.NewPage(t, settings)
+	page.Open(base + "/pay/" + id)
+	awaitStream(t, page, statusURL(base, id))
+	return page, id
+}
+
+// Timers do not fire on these pages: what is shown comes with the return.
+func TestAPhoneThatReturnsShowsTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	base := shared.replicas[0].Public
+	for name, away := range map[string]struct{ leave, comeBack func(*browsertest.Page) }{
+		"frozen":  {(*browsertest.Page).Freeze, (*browsertest.Page).Resume},
+		"offline": {func(p *browsertest.Page) { p.SetOffline(true) }, func(p *browsertest.Page) { p.SetOffline(false) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			page, id := openPage(t, base, browsertest.Settings{Script: slow})
+			page.AllowErrors("net::ERR_INTERNET_DISCONNECTED")
+			away.leave(page)
+			awaitRequests(t, page, statusURL(base, id), "over", func(_, inFlight int) bool { return inFlight == 0 })
+			if name == "offline" {
+				page.Until("it says so", "document.getElementById('offline').checkVisibility() && document.getElementById('check').checkVisibility()")
+			}
+			s.end(t, id, "COMPLETED")
+			away.comeBack(page)
+			awaitShown(page, "COMPLETED")
+			if _, _, most := page.Requests(statusURL(base, id)); most != 1 {
+				t.Errorf("%d requests at once", most)
+			}
+		})
+	}
+}
+
+const countEvents = `globalThis.events = 0;
+	const read = ReadableStreamDefaultReader.prototype.read;
+	ReadableStreamDefaultReader.prototype.read = async function () {
+		const result = await read.call(this);
+		events++;
+		return result;
+	}`
+
+// A change of which no message comes is shown when the replica reads the session again: at the latest after its interval.
+func TestALostMessageOnlyDelays(t *testing.T) { //nolint:tparallel // one loss after the other: a new subscription reads both sessions
+	t.Parallel()
+	for _, lost := range []string{"message", "subscription"} {
+		t.Run(lost, func(t *testing.T) {
+			page, id := openPage(t, shared.replicas[0].Public, browsertest.Settings{Script: countEvents})
+			page.Until("the replica has read the session", "globalThis.events > 0")
+			if lost == "subscription" {
+				client := redis.NewClient(&redis.Options{Addr: shared.Redis.Addr()})
+				defer func() { _ = client.Close() }()
+				if err := client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			expire(t, id) // which says nothing to anybody
+			awaitShown(page, "EXPIRED")
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestRollingRestartIsNotSeen(t *testing.T) {
+	t.Parallel()
+	var serving atomic.Value // the address of the replica that the proxy asks
+	use := func(replica string) { serving.Store(strings.TrimPrefix(replica, "http://")) }
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme = "http" },
+		FlushInterval: -1,
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			ask := func() (*http.Response, error) {
+				r.URL.Host = serving.Load().(string)
+				return http.DefaultTransport.RoundTrip(r)
+			}
+			response, err := ask()
+			if err != nil { // the old replica went before it took the request: like other proxies, ask another one
+				response, err = ask()
+			}
+			return response, err
+		}),
+	})
+	t.Cleanup(proxy.Close)
+	first, stopFirst := shared.APIServer(t, "old", patient)
+	use(first.Public)
+	page, id := openPage(t, proxy.URL, browsertest.Settings{Script: fast})
+	second, _ := shared.APIServer(t, "new", patient)
+	use(second.Public)
+	stopFirst()
+	awaitRequests(t, page, statusURL(proxy.URL, id), "sent to the new replica", func(total, inFlight int) bool { return total > 1 && inFlight == 1 })
+	awaitShown(page, "PENDING")
+	newShop(t).end(t, id, "COMPLETED")
+	awaitShown(page, "COMPLETED")
+	if _, _, most := page.Requests(statusURL(proxy.URL, id)); most != 1 {
+		t.Errorf("%d requests at once", most)
+	}
+}
+
+// nginx starts a proxy with its defaults, which buffer answers, before the first replica. settings are of the server block.
+func nginx(t *testing.T, settings string) (base string) {
+	t.Helper()
+	var address string
+	if err := fixture.Choose(&address); err != nil {
+		t.Fatal(err)
+	}
+	proxytest.Nginx(t, address, fmt.Sprintf("events {} http { %s server { listen %s; location / { proxy_pass %s; %s } } }",
+		proxytest.NginxTemporary, address, shared.replicas[0].Public, settings))
+	return "http://" + address
+}
+
+func TestStreamsPassABufferingProxy(t *testing.T) {
+	t.Parallel()
+	base := nginx(t, "")
+	page, id := openPage(t, base, browsertest.Settings{Script: slow}) // so a stream that is stuck stays stuck
+	first := browsertest.Eval[string](page, fmt.Sprintf(`fetch('/api/v1/public/sessions/%s?second', { headers: { Accept: 'text/event-stream' } })
+		.then(async ({ body }) => {
+			const reader = body.getReader(), { value } = await reader.read();
+			reader.cancel();
+			return new TextDecoder().decode(value);
+		})`, id))
+	if !strings.Contains(first, "event: status\n") {
+		t.Errorf("while the stream is open, %q comes through", first)
+	}
+	newShop(t).end(t, id, "COMPLETED")
+	awaitShown(page, "COMPLETED")
+}
+
+func TestLongPollsPassAProxyThatBuffersStreams(t *testing.T) {
+	t.Parallel()
+	base := nginx(t, "proxy_ignore_headers X-Accel-Buffering;")
+	page, id := openPage(t, base, browsertest.Settings{Script: fast})
+	awaitRequests(t, page, statusURL(base, id), "a stream and polls", func(total, inFlight int) bool { return total > 2 && inFlight == 1 })
+	newShop(t).end(t, id, "CANCELLED")
+	awaitShown(page, "CANCELLED")
+	if _, _, most := page.Requests(statusURL(base, id)); most != 1 {
+		t.Errorf("%d requests at once", most)
+	}
+}
+
+// decode reads the QR code in a screenshot.
+func decode(t *testing.T, screenshot []byte) string {
+	t.Helper()
+	picture, err := png.Decode(bytes.NewReader(screenshot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bitmap, err := gozxing.NewBinaryBitmapFromImage(picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := qrcode.NewQRCodeReader().Decode(bitmap, map[gozxing.DecodeHintType]any{gozxing.DecodeHintType_TRY_HARDER: true})
+	if err != nil {
+		t.Errorf("read the QR code: %v", err)
+		return ""
+	}
+	return code.GetText()
+}
+
+// What a camera sees: on a phone in light, dark and forced colours, on paper of 58 mm, and of the code by itself.
+func TestTheQRCodeHoldsThePayload(t *testing.T) {
+	t.Parallel()
+	id := newShop(t).charge(t)
+	page := sharedBrowser.NewPage(t, browsertest.Settings{Language: "ar"})
+	page.Open(pageURL(id))
+	for name, media := range colours {
+		page.SetMedia("", media)
+		if got := decode(t, page.Screenshot()); got != "pay://qr/"+id {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	const paper, dotsPerPixel = 219, 203.0 / 96 // 58 mm in CSS pixels, and a receipt printer's 203 dots per inch
+	page.SetMedia("print", map[string]string{"prefers-color-scheme": "dark"})
+	page.SetViewport(paper, 600, dotsPerPixel)
+	if got := decode(t, page.Screenshot()); got != "pay://qr/"+id {
+		t.Errorf("printed: %q", got)
+	}
+	if wide := browsertest.Eval[int](page, "document.documentElement.scrollWidth"); wide > paper {
+		t.Errorf("printed, the page is %d pixels wide, the paper %d", wide, paper)
+	}
+	if browsertest.Eval[bool](page, "[...document.querySelectorAll('.screen')].some(e => e.checkVisibility())") {
+		t.Error("printed, the page shows what only a screen can")
+	}
+	code := sharedBrowser.NewPage(t, browsertest.Settings{Media: colours["dark"]})
+	code.Open(pageURL(id) + "/qr.svg")
+	if got := decode(t, code.Screenshot()); got != "pay://qr/"+id {
+		t.Errorf("qr.svg: %q", got)
 	}
 }

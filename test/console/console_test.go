@@ -1,24 +1,29 @@
 package console
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/test/oidctest"
-	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // A merchant's first day: issue a key, charge, rotate with an overlap, rotate at once, disable, delete.
@@ -294,5 +299,60 @@ func TestManagedByGit(t *testing.T) {
 	s.Eventually("the key is refused", func() bool { return s.status(leaked) == http.StatusUnauthorized })
 	if page := s.alice.Post(t, s.page+"/keys/till-1/delete", url.Values{"name": {"till-1"}, "override": {"yes"}}); page.Status != http.StatusConflict {
 		t.Errorf("deleting what Git manages: %d", page.Status)
+	}
+}
+
+// A test key stays one, whatever is done to it.
+func TestTheLifeOfATestKey(t *testing.T) {
+	s := newShop(t)
+	first := keyIn(t, s.alice.Post(t, s.page+"/new-key", url.Values{"name": {"sandbox"}, "mode": {"Test"}}))
+	s.wantStatus("the test key", first, http.StatusCreated)
+	var form oidctest.Page
+	s.Eventually("the operator reports the key", func() bool {
+		form = s.alice.Get(t, s.page+"/keys/sandbox/rotate")
+		return strings.Contains(form.Text, "The current key begins with <code>mk_test_")
+	})
+	second := keyIn(t, s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}))
+	if !apikey.IsTest(first) || !apikey.IsTest(second) {
+		t.Errorf("issued %.8s, rotated to %.8s", first, second)
+	}
+	s.wantStatus("the old test key", first, http.StatusUnauthorized)
+	s.wantStatus("the new test key", second, http.StatusCreated)
+	if page := s.alice.Get(t, s.page); strings.Count(page.Text, `<span class="badge">Test</span>`) != 1 {
+		t.Errorf("the page does not mark the test key:\n%s", page.Text)
+	}
+}
+
+// With a certificate the console serves TLS only, so that a page with a key does not travel in the clear behind the proxy.
+func TestPagesOverTLS(t *testing.T) {
+	directory := t.TempDir()
+	chain, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"tls.crt": chain, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var address string
+	_, _, err = shared.StartConsole("console-with-tls", api.Internal, identities.Issuer, func(o *console.Options) {
+		o.CertificateDir, address = directory, o.Address
+		o.ExternalURL = "https://" + address
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(chain)
+	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}}}
+	for scheme, want := range map[string]int{"https": http.StatusOK, "http": http.StatusBadRequest} {
+		answer, err := trusting.Get(scheme + "://" + address + "/signed-out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil || answer.StatusCode != want {
+			t.Errorf("%s: %d, want %d (%v)", scheme, answer.StatusCode, want, err)
+		}
 	}
 }
