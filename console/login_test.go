@@ -1,6 +1,15 @@
 package console
 
 import (
+	"crypto"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -211,5 +220,224 @@ func TestRedisAway(t *testing.T) {
 	page := browser.Get(t, f.URL+"/")
 	if page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Text, "Temporarily unavailable") {
 		t.Errorf("without Redis: %d: %s", page.Status, page.Text)
+	}
+}
+
+// liar is an OpenID provider whose ID tokens are what a test says.
+type liar struct {
+	*httptest.Server
+
+	key   *rsa.PrivateKey
+	token string
+}
+
+func startLiar(t *testing.T) *liar {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &liar{key: key}
+	mux := http.NewServeMux()
+	respond := func(path string, body func() any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(body())
+		})
+	}
+	respond("/.well-known/openid-configuration", func() any {
+		return map[string]any{
+			"issuer": l.URL, "authorization_endpoint": l.URL + "/authorize", "token_endpoint": l.URL + "/token", "jwks_uri": l.URL + "/keys",
+			"id_token_signing_alg_values_supported": []string{"RS256"},
+		}
+	})
+	respond("/keys", func() any {
+		return map[string]any{"keys": []any{map[string]string{
+			"kty": "RSA", "kid": "1", "alg": "RS256", "use": "sig", "n": encode(key.N.Bytes()), "e": "AQAB",
+		}}}
+	})
+	respond("/token", func() any {
+		return map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": l.token}
+	})
+	l.Server = httptest.NewServer(mux)
+	t.Cleanup(l.Close)
+	return l
+}
+
+func encode(content []byte) string { return base64.RawURLEncoding.EncodeToString(content) }
+
+// sign makes a token of claims. A test may change the algorithm and the signature.
+func (l *liar) sign(t *testing.T, algorithm string, claims map[string]any, sign func(digest []byte, text string) []byte) string {
+	t.Helper()
+	header := fmt.Sprintf(`{"alg":%q,"kid":"1"}`, algorithm)
+	body, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := encode([]byte(header)) + "." + encode(body)
+	digest := sha256.Sum256([]byte(text))
+	return text + "." + encode(sign(digest[:], text))
+}
+
+func signedWith(t *testing.T, key *rsa.PrivateKey) func([]byte, string) []byte {
+	t.Helper()
+	return func(digest []byte, _ string) []byte {
+		signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, digest)
+		if err != nil {
+			t.Error(err)
+		}
+		return signature
+	}
+}
+
+// An ID token counts if it was made by the provider, for the console, for this sign-in, and not long ago.
+func TestIDTokens(t *testing.T) {
+	l := startLiar(t)
+	f := newFixture(t, func(o *Options) { o.Provider.IssuerURL = l.URL })
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := signedWith(t, l.key)
+	for name, test := range map[string]struct {
+		algorithm string
+		sign      func([]byte, string) []byte
+		changed   map[string]any
+		want      int
+	}{
+		"good":              {"RS256", good, nil, http.StatusOK},
+		"another nonce":     {"RS256", good, map[string]any{"nonce": "of another sign-in"}, http.StatusBadRequest},
+		"no nonce":          {"RS256", good, map[string]any{"nonce": nil}, http.StatusBadRequest},
+		"another client":    {"RS256", good, map[string]any{"aud": "another"}, http.StatusBadRequest},
+		"another issuer":    {"RS256", good, map[string]any{"iss": "https://evil.example"}, http.StatusBadRequest},
+		"expired":           {"RS256", good, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}, http.StatusBadRequest},
+		"another key":       {"RS256", signedWith(t, other), nil, http.StatusBadRequest},
+		"not signed":        {"none", func([]byte, string) []byte { return nil }, nil, http.StatusBadRequest},
+		"the client secret": {"HS256", mac, nil, http.StatusBadRequest},
+		"reserved name":     {"RS256", good, map[string]any{"sub": "a\u0000b"}, http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			browser := oidctest.NewBrowser(t)
+			browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+				if strings.HasPrefix(r.URL.String(), l.URL) {
+					return http.ErrUseLastResponse
+				}
+				return nil
+			}
+			begun := parse(t, browser.Get(t, f.URL+"/sign-in").Header.Get("Location")).Query()
+			claims := map[string]any{
+				"iss": l.URL, "aud": oidctest.ClientID, "sub": "alice", "nonce": begun.Get("nonce"),
+				"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+			}
+			maps.Copy(claims, test.changed)
+			l.token = l.sign(t, test.algorithm, claims, test.sign)
+			page := browser.Get(t, f.URL+login.CallbackPath+"?"+url.Values{"code": {"c"}, "state": {begun.Get("state")}}.Encode())
+			signedIn := cookieOf(t, f, browser, loginCookie).Value != ""
+			if page.Status != test.want || signedIn != (test.want == http.StatusOK) {
+				t.Errorf("%d, signed in: %v: %s", page.Status, signedIn, page.Text)
+			}
+		})
+	}
+}
+
+func mac(_ []byte, text string) []byte {
+	sum := hmac.New(sha256.New, []byte(oidctest.ClientSecret))
+	_, _ = sum.Write([]byte(text))
+	return sum.Sum(nil)
+}
+
+func TestTheProviderAway(t *testing.T) {
+	directory := t.TempDir()
+	provider, stop, err := oidctest.New(directory, alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stop() }()
+	f := newFixture(t, func(o *Options) { o.Provider.IssuerURL = provider.Issuer })
+	away := func(browser oidctest.Browser, address string) {
+		t.Helper()
+		page := browser.Get(t, address)
+		if page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Text, "identity provider does not answer") || page.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d: %s", address, page.Status, page.Text)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	away(oidctest.NewBrowser(t), f.URL+"/") // it was never there
+	if err := provider.Start(); err != nil {
+		t.Fatal(err)
+	}
+	browser := oidctest.NewBrowser(t)
+	if page := provider.SignIn(t, browser, f.URL+"/", alice); page.URL.String() != f.URL+"/" {
+		t.Fatalf("once the provider is back, signing in leads to %s", page.URL)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if page := browser.Get(t, f.URL+"/"); page.Status != http.StatusOK {
+		t.Errorf("who is signed in gets %d", page.Status)
+	}
+}
+
+func TestSignInWithManyGroups(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(group("shop-staff"), []string{"get"})
+	browser := f.signedIn(many)
+	if page := browser.Get(t, f.URL+"/"); !strings.Contains(page.Text, "ACME") {
+		t.Errorf("a person in 501 groups does not see the merchant that the last one may see: %s", page.Text)
+	}
+	for _, cookie := range browser.Jar.Cookies(parse(t, f.URL)) {
+		if len(cookie.Name)+len(cookie.Value) > 200 {
+			t.Errorf("cookie %s has %d bytes", cookie.Name, len(cookie.Value))
+		}
+	}
+}
+
+// The provider of somebody else's making must not make anybody an administrator.
+func TestReservedGroupsAreDropped(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.Provider.GroupsPrefix = "" })
+	f.merchant("acme")
+	page := f.signedIn(mallory).Get(t, f.URL+"/")
+	if strings.Contains(page.Text, "ACME") || strings.Contains(page.Text, "<script>") {
+		t.Errorf("a claimed group system:masters, or a name with a script, has an effect:\n%s", page.Text)
+	}
+}
+
+// The sign-in works with a provider that we did not write: discovery, PKCE, which it requires, groups, and sign-out.
+func TestSignInAtANodeProvider(t *testing.T) {
+	provider := oidctest.StartNode(t, map[string][]string{"carol": {"other", "shop-staff"}})
+	f := newFixture(t, func(o *Options) {
+		o.Provider.IssuerURL, o.Provider.Scopes = provider.Issuer, []string{"profile", "groups"}
+	})
+	f.merchant("acme")
+	f.grant(group("shop-staff"), []string{"get"})
+	carol, dave := oidctest.NewBrowser(t), oidctest.NewBrowser(t)
+
+	page := provider.SignIn(t, carol, f.URL+"/?q=ac", "carol")
+	if page.Status != http.StatusOK || page.URL.String() != f.URL+"/?q=ac" {
+		t.Fatalf("signing in leads to %s with %d: %s", page.URL, page.Status, page.Text)
+	}
+	for _, want := range []string{"ACME", "Account carol", "oidc:carol"} {
+		if !strings.Contains(page.Text, want) {
+			t.Errorf("the page does not say %q: %s", want, page.Text)
+		}
+	}
+	if page := provider.SignIn(t, dave, f.URL+"/", "dave"); strings.Contains(page.Text, "ACME") || !strings.Contains(page.Text, "oidc:dave") {
+		t.Errorf("who is in no group gets %d at %s: %s", page.Status, page.URL, page.Text)
+	}
+
+	old := cookieOf(t, f, carol, loginCookie)
+	if page := carol.Post(t, f.URL+"/sign-out", nil); page.URL.Path != "/signed-out" || cookieOf(t, f, carol, loginCookie).Value != "" {
+		t.Errorf("signing out leads to %s", page.URL)
+	}
+	thief := oidctest.NewBrowser(t)
+	thief.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: old.Name, Value: old.Value, Path: "/"}})
+	if page := thief.Get(t, f.URL+"/"); !strings.HasPrefix(page.URL.String(), provider.Issuer) {
+		t.Errorf("after the sign-out the old cookie leads to %s", page.URL)
+	}
+	if page := provider.SignIn(t, carol, f.URL+"/", "carol"); !strings.Contains(page.Text, "ACME") {
+		t.Errorf("signing in again leads to %s with %d", page.URL, page.Status)
 	}
 }
