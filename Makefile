@@ -46,7 +46,7 @@ generate: ## Generate code, CRDs and roles from the API types and controllers; t
 screenshots: ## Take the screenshots of the payer's page, the demo bank and the console in docs/images
 	@hack/install.sh browser redis
 	go run ./test/screenshots
-	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 ./test/browser -run 'TestScreenshotsOfTheConsole|TestBank_Pay' -screenshots "$(CURDIR)/docs/images"
+	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -count=1 ./test/browser -run 'TestConsole_Screenshot|TestBank_Pay' -screenshots "$(CURDIR)/docs/images"
 
 .PHONY: fmt
 fmt: ## Format the Go code

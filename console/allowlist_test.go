@@ -17,7 +17,7 @@ import (
 )
 
 // A person adds a refused network to the form with one click, saves it, and nothing that is not in the status.
-func TestRefusedNetworksAreShownAndAdded(t *testing.T) {
+func TestAllowlist_BlockedNetworks(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist, m.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
@@ -52,7 +52,7 @@ func TestRefusedNetworksAreShownAndAdded(t *testing.T) {
 }
 
 // A key with a list of its own: what that refuses is not offered for the merchant's list, and a check of an address names the key.
-func TestAllowlistOfAKey(t *testing.T) {
+func TestAllowlist_Key(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme", func(m *v1alpha1.Merchant) { m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	f.apiKey(m, "till-2")

@@ -28,7 +28,7 @@ import (
 
 // Ten thousand forms and sign-ins from one subscriber, who changes the address within its block: Redis and the Kubernetes API see what
 // the limit lets pass, and others are served meanwhile.
-func TestAFlood(t *testing.T) {
+func TestConsole_Flood(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
@@ -116,7 +116,7 @@ func scriptsRun(t *testing.T, commandStatistics string) (calls int64) {
 }
 
 // Who writes an X-Forwarded-For of their own is counted by the address of the connection.
-func TestAForgedAddressIsCountedAsOne(t *testing.T) {
+func TestConsole_ForgedAddressCountsAsOne(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.RequestLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 3} })
 	var last int
 	for n := range 4 {
@@ -132,7 +132,7 @@ func TestAForgedAddressIsCountedAsOne(t *testing.T) {
 }
 
 // No name in a request, of a person or of a merchant becomes a header, a path of the Kubernetes API, or another site.
-func TestNamesInject(t *testing.T) {
+func TestConsole_NamesAreEscaped(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Provider.GroupsPrefix = "" })
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
@@ -160,7 +160,7 @@ func TestNamesInject(t *testing.T) {
 }
 
 // A sign-in returns to the console, whatever the address or the cookie says.
-func TestOpenRedirect(t *testing.T) {
+func TestSignIn_OpenRedirect(t *testing.T) {
 	f := newFixture(t)
 	for _, evil := range []string{"https://evil.example/", "//evil.example/", `/\evil.example/`, "/callback", "javascript:alert(1)"} {
 		page := identities.SignIn(t, oidctest.NewBrowser(t), f.URL+"/sign-in?returnTo="+url.QueryEscape(evil), alice)
@@ -185,7 +185,7 @@ func TestOpenRedirect(t *testing.T) {
 }
 
 // The user of Redis that docs/design/redis.md has for the console can do all that it does, and change no payment.
-func TestRedisUser(t *testing.T) {
+func TestConsole_RedisUser(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "viewpayments", "editwebhook"})

@@ -88,7 +88,7 @@ func (f *fixture) wantEvents(notes ...string) {
 	}
 }
 
-func TestDeadLettersAreSentAgain(t *testing.T) {
+func TestResendDeadLetters(t *testing.T) {
 	f := newFixture(t)
 	acme, globex := f.merchant("acme", withWebhook), f.merchant("globex", withWebhook)
 	first, second, third := f.deadLetter(acme, "first"), f.deadLetter(acme, "second"), f.deadLetter(acme, "third")
@@ -143,7 +143,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 }
 
 // Events to a disabled endpoint would be dead letters again at once. Git does not matter: the spec stays as it is.
-func TestDeadLettersOfADisabledWebhook(t *testing.T) {
+func TestResendDeadLetters_WebhookDisabled(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", withWebhook, func(m *v1alpha1.Merchant) {
 		m.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "shops"}
@@ -178,7 +178,8 @@ func TestDeadLettersOfADisabledWebhook(t *testing.T) {
 	}
 }
 
-func TestDeadLettersNeedARightAndAWebhook(t *testing.T) {
+// Events are sent again only with the right, and to a webhook.
+func TestResendDeadLetters_NoRightOrNoWebhook(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	id := f.deadLetter(acme, "first")
@@ -203,7 +204,7 @@ func TestDeadLettersNeedARightAndAWebhook(t *testing.T) {
 }
 
 // An order number is of a payment, also in what the shop's server did not take.
-func TestDeadLetters_OrdersNeedTheRightToSeePayments(t *testing.T) {
+func TestDeadLetters_OrdersNeedViewPayments(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", withWebhook)
 	id := f.charge(acme, "", session.Charge{AmountCents: 100, OrderRef: "order-77"})
@@ -228,7 +229,7 @@ func TestDeadLetters_OrdersNeedTheRightToSeePayments(t *testing.T) {
 }
 
 // The page lists the newest; one form sends no more than its limit.
-func TestManyDeadLetters(t *testing.T) {
+func TestDeadLetters_Many(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", withWebhook)
 	for i := range shownDeadLetters + 2 {
@@ -242,7 +243,7 @@ func TestManyDeadLetters(t *testing.T) {
 }
 
 // Each reason of docs/webhooks.md has a sentence for merchants.
-func TestReasonsOfDeadLetters(t *testing.T) {
+func TestDeadLetters_Reasons(t *testing.T) {
 	_, table, _ := strings.Cut(repository.Read(t, "docs/webhooks.md"), "| Reason in a dead letter | Meaning |\n|---|---|\n")
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \| .* \|$`).FindAllStringSubmatch(table, -1) {

@@ -30,7 +30,7 @@ func (b *beforePatch) Patch(ctx context.Context, object client.Object, patch cli
 }
 
 // The operator and the dispatcher write the status at any time. That is no reason to refuse a form; another spec is.
-func TestAChangeWhileAFormIsSent(t *testing.T) {
+func TestEdit_ChangedMeanwhile(t *testing.T) {
 	f := newFixture(t)
 	f.grant(user(alice), []string{"get", "editallowlist"})
 	browser := f.signedIn(alice)

@@ -42,7 +42,7 @@ func TestSignIn(t *testing.T) {
 }
 
 // The password of another person, then the right one: the form of the provider stays usable.
-func TestWrongPassword(t *testing.T) {
+func TestSignIn_WrongPassword(t *testing.T) {
 	f := newFixture(t)
 	browser := oidctest.NewBrowser(t)
 	page := identities.SignIn(t, browser, f.URL+"/", oidctest.User{Username: "alice", Password: bob.Password})
@@ -51,7 +51,7 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
-func TestCookies(t *testing.T) {
+func TestSignIn_Cookies(t *testing.T) {
 	for _, test := range []struct{ origin, prefix, flags string }{
 		{"https://console.example", "__Host-", "; HttpOnly; Secure; SameSite=Lax"},
 		{"http://127.0.0.1:8083", "", "; HttpOnly; SameSite=Lax"},
@@ -105,7 +105,7 @@ func parse(t *testing.T, address string) *url.URL {
 	return parsed
 }
 
-func TestRefusedCallbacks(t *testing.T) {
+func TestCallback_Refused(t *testing.T) {
 	f := newFixture(t)
 	refused := func(name string, browser oidctest.Browser, callback *url.URL) {
 		t.Helper()
@@ -143,7 +143,7 @@ func TestRefusedCallbacks(t *testing.T) {
 }
 
 // Whoever finds the address of a callback, in a log or in a history, gets nothing by it.
-func TestReplayedCode(t *testing.T) {
+func TestCallback_ReplayedCode(t *testing.T) {
 	f := newFixture(t)
 	browser, callback := begin(t, f, alice)
 	kept := cookieOf(t, f, browser, attemptCookie)
@@ -161,7 +161,7 @@ func TestReplayedCode(t *testing.T) {
 }
 
 // A cookie that somebody planted before the sign-in is not signed in by it, and the login that it may have been ends.
-func TestSessionFixation(t *testing.T) {
+func TestSignIn_SessionFixation(t *testing.T) {
 	f := newFixture(t)
 	planted := cookieOf(t, f, f.signedIn(mallory), loginCookie)
 	browser := oidctest.NewBrowser(t)
@@ -205,7 +205,7 @@ func TestSignOut(t *testing.T) {
 }
 
 // A form is not lost when the login has ended meanwhile.
-func TestAFormAfterTheLoginHasEnded(t *testing.T) {
+func TestSignedOut_FormKeepsItsText(t *testing.T) {
 	f := newFixture(t)
 	page := oidctest.NewBrowser(t).Post(t, f.URL+"/merchants/shops/acme/allowlist", url.Values{"allowlist": {"203.0.113.7\n\"><b>"}})
 	if page.Status != http.StatusUnauthorized || !strings.Contains(page.Text, `name="allowlist" value="203.0.113.7`) || strings.Contains(page.Text, "<b>") {
@@ -213,7 +213,7 @@ func TestAFormAfterTheLoginHasEnded(t *testing.T) {
 	}
 }
 
-func TestRedisAway(t *testing.T) {
+func TestSignIn_RedisUnavailable(t *testing.T) {
 	f := newFixture(t)
 	browser := f.signedIn(alice)
 	f.redis.Stop()
@@ -291,7 +291,7 @@ func signedWith(t *testing.T, key *rsa.PrivateKey) func([]byte, string) []byte {
 }
 
 // An ID token counts if it was made by the provider, for the console, for this sign-in, and not long ago.
-func TestIDTokens(t *testing.T) {
+func TestCallback_IDToken(t *testing.T) {
 	l := startLiar(t)
 	f := newFixture(t, func(o *Options) { o.Provider.IssuerURL = l.URL })
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -346,7 +346,8 @@ func mac(_ []byte, text string) []byte {
 	return sum.Sum(nil)
 }
 
-func TestTheProviderAway(t *testing.T) {
+// Who is signed in stays so while the provider is unavailable.
+func TestSignIn_ProviderUnavailable(t *testing.T) {
 	directory := t.TempDir()
 	provider, stop, err := oidctest.New(directory, alice)
 	if err != nil {
@@ -380,7 +381,8 @@ func TestTheProviderAway(t *testing.T) {
 	}
 }
 
-func TestSignInWithManyGroups(t *testing.T) {
+// Groups are not in the cookie, so many of them fit.
+func TestSignIn_ManyGroups(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(group("shop-staff"), []string{"get"})
@@ -396,7 +398,7 @@ func TestSignInWithManyGroups(t *testing.T) {
 }
 
 // The provider of somebody else's making must not make anybody an administrator.
-func TestReservedGroupsAreDropped(t *testing.T) {
+func TestSignIn_ReservedGroups(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Provider.GroupsPrefix = "" })
 	f.merchant("acme")
 	page := f.signedIn(mallory).Get(t, f.URL+"/")
@@ -406,7 +408,7 @@ func TestReservedGroupsAreDropped(t *testing.T) {
 }
 
 // The sign-in works with a provider that we did not write: discovery, PKCE, which it requires, groups, and sign-out.
-func TestSignInAtANodeProvider(t *testing.T) {
+func TestSignIn_NodeProvider(t *testing.T) {
 	provider := oidctest.StartNode(t, map[string][]string{"carol": {"other", "shop-staff"}})
 	f := newFixture(t, func(o *Options) {
 		o.Provider.IssuerURL, o.Provider.Scopes = provider.Issuer, []string{"profile", "groups"}

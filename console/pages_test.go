@@ -29,7 +29,7 @@ import (
 // requests are what a browser loads for a page: the page, and what it refers to.
 var requests = regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`)
 
-func TestPagesAreSmall(t *testing.T) {
+func TestPages_Small(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme", withWebhook, func(m *v1alpha1.Merchant) {
 		for i := range 64 {
@@ -91,7 +91,7 @@ func compressed(t *testing.T, text string) int {
 }
 
 // Nothing in an answer runs or loads that its policy would refuse, whatever the answer is.
-func TestHeadersOfEveryAnswer(t *testing.T) {
+func TestPages_Headers(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
@@ -144,7 +144,7 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 }
 
 // Each form is one of ours, sent by a page of ours.
-func TestFormsOfOthersAreRefused(t *testing.T) {
+func TestPages_CrossOriginForms(t *testing.T) {
 	f := newFixture(t)
 	origin := f.URL
 	for _, test := range []struct {
@@ -178,7 +178,7 @@ func TestFormsOfOthersAreRefused(t *testing.T) {
 }
 
 // A name of somebody else that leads here gets no page (DNS rebinding).
-func TestOtherHostNames(t *testing.T) {
+func TestPages_OtherHostNames(t *testing.T) {
 	f := newFixture(t)
 	browser := f.signedIn(alice)
 	request := httptest.NewRequest(http.MethodGet, f.URL+"/", nil)
@@ -291,7 +291,8 @@ func (f *fixture) event(uid types.UID, kind, name, reason, note string) {
 	})
 }
 
-func TestWithoutTheKubernetesAPI(t *testing.T) {
+// Without the Kubernetes API a page says that it is unavailable.
+func TestPages_KubernetesUnavailable(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	browser := f.signedIn(alice)

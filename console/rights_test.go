@@ -23,7 +23,7 @@ import (
 )
 
 // A merchant that a person may not see looks like one that does not exist: in the list, on its page and in its length.
-func TestForbiddenIsMissing(t *testing.T) {
+func TestRights_ForbiddenIsMissing(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	f.merchant("globex")
@@ -52,7 +52,7 @@ func TestForbiddenIsMissing(t *testing.T) {
 }
 
 // The account of the console may have rights in some namespaces only. Merchants elsewhere are missing, whoever asks.
-func TestOnlyWatchedNamespacesAreShown(t *testing.T) {
+func TestRights_WatchedNamespaces(t *testing.T) {
 	watched := newFixture(t)
 	f := newFixture(t, func(o *Options) { o.WatchNamespaces = []string{watched.namespace} })
 	watched.merchant("acme")
@@ -71,7 +71,8 @@ func TestOnlyWatchedNamespacesAreShown(t *testing.T) {
 	}
 }
 
-func TestARightThatIsTakenAway(t *testing.T) {
+// A right that is taken away ends with the cached decision.
+func TestRights_SightTakenAway(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	binding := f.grant(group("shop-staff"), []string{"get"})
@@ -92,7 +93,7 @@ func TestARightThatIsTakenAway(t *testing.T) {
 }
 
 // A verb that is taken away is refused after ten seconds at most, in a form that was open meanwhile too.
-func TestAVerbThatIsTakenAway(t *testing.T) {
+func TestRights_VerbTakenAway(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
@@ -122,7 +123,7 @@ func TestAVerbThatIsTakenAway(t *testing.T) {
 }
 
 // The list asks once for each namespace and right, and not again within the lifetime of a decision.
-func TestTheListAsksOncePerNamespace(t *testing.T) {
+func TestRights_OneReviewPerNamespace(t *testing.T) {
 	f := newFixture(t)
 	for i := range 60 {
 		f.merchant(fmt.Sprintf("shop-%02d", i))
@@ -154,7 +155,7 @@ func TestTheListAsksOncePerNamespace(t *testing.T) {
 }
 
 // A person has a budget of reviews, and lists have another one: neither keeps other persons from their pages.
-func TestReviews_BudgetOfAPerson(t *testing.T) {
+func TestRights_ReviewBudget(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
@@ -227,7 +228,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A person may have a right on every merchant of the cluster.
-func TestClusterWideRight(t *testing.T) {
+func TestRights_WholeCluster(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	role := &rbacv1.ClusterRole{

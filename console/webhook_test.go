@@ -15,7 +15,7 @@ import (
 )
 
 // Before the URL is removed a person hears what waits for it.
-func TestEditWebhook_RemovalOfAURLWithWaitingEvents(t *testing.T) {
+func TestEditWebhook_RemoveWithWaitingEvents(t *testing.T) {
 	f := newFixture(t)
 	f.grant(user(alice), []string{"get", "editwebhook"})
 	browser := f.signedIn(alice)

@@ -26,7 +26,7 @@ func english(t testing.TB) words {
 var families = regexp.MustCompile(`^(problem|weekday|month|time|time\.on|failure|reason|activity|rotate\.overlap|attention\.(blocked|reported)|key\.may|payments\.(day|csv|count))\.`)
 
 // Every text that a page or the code names is in the catalogue, and none is there that nobody names.
-func TestWords_AllAreKnownAndUsed(t *testing.T) {
+func TestWords_KnownAndUsed(t *testing.T) {
 	w, used := english(t), map[string]bool{}
 	named := regexp.MustCompile(`\b[tn] "([a-z]+\.[a-zA-Z.]+)"|\.(?:text|html|count)\("([a-z]+\.[a-zA-Z.]+)"|"((?:webhook|trouble|status|refused)\.[a-z.]+)"`)
 	var sources []string
@@ -82,7 +82,7 @@ func TestWords_AllAreKnownAndUsed(t *testing.T) {
 	}
 }
 
-func TestWords_ValuesAreEscaped(t *testing.T) {
+func TestWords_EscapedAndCounted(t *testing.T) {
 	w := words{language: language.English, texts: map[string]string{"a": "<b>{0}</b> and {1}", "n.one": "1 thing", "n.other": "{0} things"}}
 	if got := w.html("a", "<i>{1}", template.HTML("<i>")); got != "<b>&lt;i&gt;{1}</b> and <i>" {
 		t.Error(got)

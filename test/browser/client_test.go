@@ -15,7 +15,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
-func TestOneStreamIsEnough(t *testing.T) {
+// One stream is enough: nothing else is requested.
+func TestClient_OneStream(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	page := s.open(fast)
@@ -29,7 +30,8 @@ func TestOneStreamIsEnough(t *testing.T) {
 	}
 }
 
-func TestAMissingSessionEndsTheRequests(t *testing.T) {
+// A missing session ends the requests.
+func TestClient_MissingSession(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	s.set("NOT_FOUND", none)
@@ -40,7 +42,8 @@ func TestAMissingSessionEndsTheRequests(t *testing.T) {
 	s.ended(page)
 }
 
-func TestABufferedStreamBecomesLongPollsAndAStreamAgain(t *testing.T) {
+// A stream that a proxy buffers becomes long polls, and later a stream again.
+func TestClient_BufferedStream(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	s.set("PENDING", buffered)
@@ -54,7 +57,8 @@ func TestABufferedStreamBecomesLongPollsAndAStreamAgain(t *testing.T) {
 	s.ended(page)
 }
 
-func TestLongPollsShowTheEnd(t *testing.T) {
+// Long polls show the end.
+func TestClient_LongPolls(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	s.set("PENDING", buffered)
@@ -65,7 +69,8 @@ func TestLongPollsShowTheEnd(t *testing.T) {
 	s.ended(page)
 }
 
-func TestRefusedStreamsBecomePolls(t *testing.T) {
+// Refused streams become polls.
+func TestClient_RefusedStreams(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	s.set("PENDING", full)
@@ -81,7 +86,8 @@ func TestRefusedStreamsBecomePolls(t *testing.T) {
 	s.ended(page)
 }
 
-func TestRetryAfterIsObeyed(t *testing.T) {
+// Retry-After is obeyed.
+func TestClient_RetryAfter(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	s.set("PENDING", limited)
@@ -99,7 +105,8 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	s.ended(page)
 }
 
-func TestASilentStreamIsReplaced(t *testing.T) {
+// A silent stream is replaced.
+func TestClient_SilentStream(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	page := s.open(fast)
@@ -114,7 +121,8 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	s.ended(page)
 }
 
-func TestAnswersOfOthersAreNoStatus(t *testing.T) {
+// What another server answers is no status.
+func TestClient_ForeignAnswers(t *testing.T) {
 	t.Parallel()
 	for name, is := range map[string]fault{"captive portal": portal, "proxy": notOurs} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +141,7 @@ func TestAnswersOfOthersAreNoStatus(t *testing.T) {
 }
 
 // On these pages timers never fire: only the return itself can show the end.
-func TestAFrozenPageIsRightWhenItReturns(t *testing.T) {
+func TestClient_Frozen(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	page := s.open(slow)
@@ -148,7 +156,8 @@ func TestAFrozenPageIsRightWhenItReturns(t *testing.T) {
 	}
 }
 
-func TestAPageWithoutNetworkIsRightWhenItReturns(t *testing.T) {
+// A page that was offline is right when it returns.
+func TestClient_Offline(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	page := s.open(slow)
@@ -164,7 +173,8 @@ func TestAPageWithoutNetworkIsRightWhenItReturns(t *testing.T) {
 	}
 }
 
-func TestAStoppedWatchIsSilent(t *testing.T) {
+// A stopped watch is silent.
+func TestClient_Stopped(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	page := s.open(fast)
@@ -176,7 +186,8 @@ func TestAStoppedWatchIsSilent(t *testing.T) {
 	awaitSeen(page, "PENDING of Acme")
 }
 
-func TestCheckAsksAtOnce(t *testing.T) {
+// check() asks at once.
+func TestClient_Check(t *testing.T) {
 	t.Parallel()
 	s := newStatusServer(t)
 	page := s.open(slow)

@@ -16,13 +16,14 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // People of the console. Alice and Carol are developers of every merchant here; Bob has no right.
@@ -186,7 +187,7 @@ func (s consoleShop) wantNowhere(when string, page *browsertest.Page, keys ...st
 }
 
 // A developer's first day: sign in, find the merchant, issue a key, charge, rotate with an hour's overlap, end the old keys.
-func TestADevelopersFirstDay(t *testing.T) {
+func TestConsole_FirstDay(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{})
@@ -224,7 +225,7 @@ func TestADevelopersFirstDay(t *testing.T) {
 }
 
 // The form of a new key proposes what a till needs: such a key charges, and can neither see the turnover nor replace itself.
-func TestNewKey_ForATill(t *testing.T) {
+func TestConsole_NewTillKey(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{})
@@ -255,7 +256,7 @@ func TestNewKey_ForATill(t *testing.T) {
 }
 
 // The back button, a reload and the history show no key again, and make none.
-func TestAKeyIsShownOnce(t *testing.T) {
+func TestConsole_KeyShownOnce(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{})
@@ -277,7 +278,7 @@ func TestAKeyIsShownOnce(t *testing.T) {
 	s.wantStatus("the key after the form was sent again", second, http.StatusCreated)
 }
 
-func TestTwoPeopleRotateAKey(t *testing.T) {
+func TestConsole_TwoPeopleRotate(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	pages := []*browsertest.Page{s.open(alice, browsertest.Settings{}), s.open(carol, browsertest.Settings{})}
@@ -309,7 +310,8 @@ func TestTwoPeopleRotateAKey(t *testing.T) {
 	s.wantStatus("the old key", key, http.StatusUnauthorized)
 }
 
-func TestAPersonWithoutRightsSeesNothing(t *testing.T) {
+// A person without any right sees nothing.
+func TestConsole_NoRights(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	s.open(alice, browsertest.Settings{}) // the merchant is there
@@ -326,7 +328,7 @@ func TestAPersonWithoutRightsSeesNothing(t *testing.T) {
 }
 
 // Everything but the copy button and local times works without scripts.
-func TestTheConsoleWorksWithoutJavaScript(t *testing.T) {
+func TestConsole_NoJavaScript(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"} })
 	page := s.open(alice, browsertest.Settings{NoJavaScript: true, Width: 320, Height: 640})
@@ -378,7 +380,7 @@ func TestTheConsoleWorksWithoutJavaScript(t *testing.T) {
 }
 
 // A developer shuts out their own address, after a warning, and comes back in.
-func TestAnAllowlistShutsOutItsAuthor(t *testing.T) {
+func TestConsole_AllowlistShutsOutItsAuthor(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{})
@@ -420,7 +422,7 @@ func TestAnAllowlistShutsOutItsAuthor(t *testing.T) {
 }
 
 // A refused form has what was typed, and its error is read with its field.
-func TestRefusedFormsLoseNothing(t *testing.T) {
+func TestConsole_RefusedForms(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{})
@@ -456,7 +458,7 @@ func TestRefusedFormsLoseNothing(t *testing.T) {
 }
 
 // Neither the back button nor a reload shows it again.
-func TestSigningSecret_ShownOnce(t *testing.T) {
+func TestConsole_SigningSecretShownOnce(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t)
 	page := s.open(alice, browsertest.Settings{Width: 320, Height: 640})
@@ -488,7 +490,7 @@ func TestSigningSecret_ShownOnce(t *testing.T) {
 }
 
 // A receiver answers 410, so its endpoint is disabled and the event a dead letter; later it is repaired.
-func TestADeadLetterIsSentAgain(t *testing.T) {
+func TestConsole_ResendDeadLetter(t *testing.T) {
 	t.Parallel()
 	var repaired atomic.Bool
 	box, err := inbox.New(inbox.Options{AcceptUnverified: true, Log: t.Output(), Status: func(*http.Request) int {
@@ -562,7 +564,7 @@ func TestADeadLetterIsSentAgain(t *testing.T) {
 }
 
 // Every page of the console, on the narrowest phone, in light, dark and forced colours.
-func TestEachConsolePageIsAccessible(t *testing.T) {
+func TestConsole_Accessible(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t, func(m *v1alpha1.Merchant) {
 		m.Spec.DisplayName = "The Long Name of a Merchant-in-Donaudampfschifffahrtsgesellschaft"
@@ -618,7 +620,7 @@ func checkConsolePage(t *testing.T, page *browsertest.Page, name string) {
 }
 
 // The keyboard reaches everything that can be used, in the order of the page, and shows where it is.
-func TestTheKeyboardReachesEverythingOfAMerchant(t *testing.T) {
+func TestConsole_Keyboard(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"} })
 	page := s.open(alice, browsertest.Settings{})
@@ -660,7 +662,7 @@ func reachEverything(t *testing.T, page *browsertest.Page) int {
 }
 
 // Times are those of the shop, and the viewer's own for who asks.
-func TestTimesAreTheShops(t *testing.T) {
+func TestConsole_ShopTimes(t *testing.T) {
 	t.Parallel()
 	s := newConsoleShop(t, func(m *v1alpha1.Merchant) { m.Spec.TimeZone = "America/Chicago" })
 	page := s.open(alice, browsertest.Settings{})
@@ -724,7 +726,7 @@ func payingShop(t *testing.T) (s consoleShop, paid string) {
 }
 
 // Was I paid? From the merchant's page to one payment and its file, with the keyboard, and without a script of ours.
-func TestPayments(t *testing.T) {
+func TestConsole_Payments(t *testing.T) {
 	t.Parallel()
 	s, paid := payingShop(t)
 	for name, settings := range map[string]browsertest.Settings{"with JavaScript": {}, "without": {NoJavaScript: true, Width: 320, Height: 640}} {
@@ -758,7 +760,7 @@ func TestPayments(t *testing.T) {
 }
 
 // Every state of the pages, on the narrowest phone, in light, dark and forced colours; times are the shop's wherever the viewer is.
-func TestPaymentsPages_Accessible(t *testing.T) {
+func TestConsole_PaymentsAccessible(t *testing.T) {
 	t.Parallel()
 	s, paid := payingShop(t)
 	page := s.open(alice, browsertest.Settings{Width: 320, Height: 640})
@@ -799,7 +801,7 @@ const sampleTexts = `
 	document.activeElement.blur()`
 
 // The picture of payments in docs/console.md.
-func TestScreenshotsOfTheConsole_Payments(t *testing.T) {
+func TestConsole_ScreenshotPayments(t *testing.T) {
 	t.Parallel()
 	s, _ := payingShop(t)
 	page := s.open(alice, browsertest.Settings{})
@@ -808,7 +810,7 @@ func TestScreenshotsOfTheConsole_Payments(t *testing.T) {
 }
 
 // The pictures of docs/console.md, each small.
-func TestScreenshotsOfTheConsole(t *testing.T) {
+func TestConsole_Screenshots(t *testing.T) {
 	t.Parallel()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
 	t.Cleanup(receiver.Close)

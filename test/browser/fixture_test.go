@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/console"
@@ -23,7 +25,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/mailtest"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // All tests share a browser and an installation with all roles, of the API two replicas. Each page has a profile of its own.

@@ -19,12 +19,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/makiuchi-d/gozxing"
 	"github.com/makiuchi-d/gozxing/qrcode"
+	"github.com/redis/go-redis/v9"
+
 	payerpage "github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/proxytest"
-	"github.com/redis/go-redis/v9"
 )
 
 func awaitRequests(t *testing.T, page *browsertest.Page, url, what string, holds func(total, inFlight int) bool) {
@@ -45,7 +46,7 @@ var colours = map[string]map[string]string{
 
 // Each page is checked as served and, where a script shows it, as it changes: in light, dark and forced colours, from left to right and
 // from right to left, on the narrowest phone.
-func TestEachStateIsAccessible(t *testing.T) {
+func TestPage_Accessible(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, language := range []string{"en", "ar"} {
@@ -108,7 +109,8 @@ const recordAnnouncements = `globalThis.said = []; addEventListener('DOMContentL
 		new MutationObserver(() => said.push(live.textContent)).observe(live, { childList: true, characterData: true, subtree: true });
 })`
 
-func TestAChangeIsAnnouncedOnce(t *testing.T) {
+// A screen reader hears a change once.
+func TestPage_AnnouncedOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.charge(t)
@@ -130,7 +132,8 @@ func TestAChangeIsAnnouncedOnce(t *testing.T) {
 	}
 }
 
-func TestTheKeyboardReachesEverything(t *testing.T) {
+// The keyboard reaches everything.
+func TestPage_Keyboard(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.charge(t)
@@ -157,7 +160,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	}
 }
 
-func TestThePageWorksWithoutJavaScript(t *testing.T) {
+func TestPage_NoJavaScript(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.charge(t)
@@ -186,7 +189,7 @@ func TestThePageWorksWithoutJavaScript(t *testing.T) {
 }
 
 // A clock that is a day off shows neither a false end nor a false time.
-func TestTheDevicesClockDoesNotMatter(t *testing.T) {
+func TestPage_WrongClock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for name, shift := range map[string]time.Duration{"a day ahead": 24 * time.Hour, "a day behind": -24 * time.Hour} {
@@ -256,18 +259,25 @@ func TestPage_LongName(t *testing.T) {
 	}
 }
 
+// openPaid opens the page of a new session, which records announcements, and returns it when the session is paid and the receipt is complete.
+func (s shop) openPaid(t *testing.T) (id string, page *browsertest.Page) {
+	t.Helper()
+	id = s.charge(t)
+	page = sharedBrowser.NewPage(t, browsertest.Settings{Script: recordAnnouncements})
+	page.Open(pageURL(id))
+	awaitStream(t, page, statusURL(shared.replicas[0].Public, id))
+	s.end(t, id, "COMPLETED")
+	awaitShown(page, "COMPLETED")
+	page.Until("the receipt has its time", "document.querySelector('section[data-state=COMPLETED] dl').innerText.includes('UTC')")
+	return id, page
+}
+
 // The page that is open when the payment comes becomes the same receipt as one that is opened later.
 func TestPage_Receipt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	id := s.charge(t)
-	open := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordAnnouncements})
-	open.Open(pageURL(id))
-	awaitStream(t, open, statusURL(shared.replicas[0].Public, id))
-	s.end(t, id, "COMPLETED")
-	awaitShown(open, "COMPLETED")
+	id, open := s.openPaid(t)
 	const receipt = "section[data-state=COMPLETED] dl"
-	open.Until("the receipt has its time", "document.querySelector('"+receipt+"').innerText.includes('UTC')")
 	later := sharedBrowser.NewPage(t, browsertest.Settings{NoJavaScript: true})
 	later.Open(pageURL(id))
 	if got, want := open.Text(receipt), later.Text(receipt); got != want || !strings.Contains(got, id[len(id)-8:]) {
@@ -291,14 +301,8 @@ func TestPage_Receipt(t *testing.T) {
 func TestPage_Refunded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	id := s.charge(t)
-	page := sharedBrowser.NewPage(t, browsertest.Settings{Script: recordAnnouncements})
-	page.Open(pageURL(id))
-	awaitStream(t, page, statusURL(shared.replicas[0].Public, id))
-	s.end(t, id, "COMPLETED")
-	awaitShown(page, "COMPLETED")
+	id, page := s.openPaid(t)
 	const shown = "document.querySelector('section[data-state=COMPLETED]').innerText"
-	page.Until("the receipt has its time", shown+".includes('UTC')")
 	for _, refund := range []struct {
 		ref   string
 		cents int
@@ -375,7 +379,7 @@ func openPage(t *testing.T, base string, settings browsertest.Settings) (page *b
 }
 
 // Timers do not fire on these pages: what is shown comes with the return.
-func TestAPhoneThatReturnsShowsTheEnd(t *testing.T) {
+func TestPage_PhoneReturns(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	base := shared.replicas[0].Public
@@ -411,7 +415,7 @@ const countEvents = `globalThis.events = 0;
 	}`
 
 // A change of which no message comes is shown when the replica reads the session again: at the latest after its interval.
-func TestALostMessageOnlyDelays(t *testing.T) { //nolint:tparallel // one loss after the other: a new subscription reads both sessions
+func TestPage_LostMessage(t *testing.T) { //nolint:tparallel // one loss after the other: a new subscription reads both sessions
 	t.Parallel()
 	for _, lost := range []string{"message", "subscription"} {
 		t.Run(lost, func(t *testing.T) {
@@ -434,7 +438,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestRollingRestartIsNotSeen(t *testing.T) {
+// A payer does not notice a rolling restart.
+func TestPage_RollingRestart(t *testing.T) {
 	t.Parallel()
 	var serving atomic.Value // the address of the replica that the proxy asks
 	use := func(replica string) { serving.Store(strings.TrimPrefix(replica, "http://")) }
@@ -481,7 +486,8 @@ func nginx(t *testing.T, settings string) (base string) {
 	return "http://" + address
 }
 
-func TestStreamsPassABufferingProxy(t *testing.T) {
+// Streams pass a proxy that buffers.
+func TestPage_BufferingProxy(t *testing.T) {
 	t.Parallel()
 	base := nginx(t, "")
 	page, id := openPage(t, base, browsertest.Settings{Script: slow}) // so a stream that is stuck stays stuck
@@ -498,7 +504,8 @@ func TestStreamsPassABufferingProxy(t *testing.T) {
 	awaitShown(page, "COMPLETED")
 }
 
-func TestLongPollsPassAProxyThatBuffersStreams(t *testing.T) {
+// Long polls pass a proxy that buffers streams.
+func TestPage_LongPollsThroughProxy(t *testing.T) {
 	t.Parallel()
 	base := nginx(t, "proxy_ignore_headers X-Accel-Buffering;")
 	page, id := openPage(t, base, browsertest.Settings{Script: fast})
@@ -530,7 +537,7 @@ func decode(t *testing.T, screenshot []byte) string {
 }
 
 // What a camera sees: on a phone in light, dark and forced colours, on paper of 58 mm, and of the code by itself.
-func TestTheQRCodeHoldsThePayload(t *testing.T) {
+func TestPage_QRCode(t *testing.T) {
 	t.Parallel()
 	id := newShop(t).charge(t)
 	page := sharedBrowser.NewPage(t, browsertest.Settings{Language: "ar"})

@@ -11,7 +11,7 @@ import (
 )
 
 // The page of a test session and the widget say that it is no payment, before and after it is paid; those of live sessions do not.
-func TestTestSessionsSaySo(t *testing.T) {
+func TestTestMode_Shown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	base := shared.replicas[0].Public
@@ -58,7 +58,7 @@ func TestTestSessionsSaySo(t *testing.T) {
 }
 
 // The buttons of a test session's page play the rail, with JavaScript and without.
-func TestTestButtons(t *testing.T) {
+func TestTestMode_Buttons(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for button, status := range map[string]string{"COMPLETED": "COMPLETED", "FAILED": "FAILED"} {

@@ -55,7 +55,7 @@ func awaitVisible(page *browsertest.Page, id, text string) {
 	page.Until(id+" shows "+text, fmt.Sprintf("%s.startsWith(%q)", visible(id), text))
 }
 
-func TestTwoWidgetsOnAnotherOrigin(t *testing.T) {
+func TestWidget_TwoOnAnotherOrigin(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	first, second := s.charge(t), s.charge(t)
@@ -172,7 +172,7 @@ func TestWidget_NoSessionID(t *testing.T) {
 	}
 }
 
-func TestTheWidgetIsAccessibleInEachState(t *testing.T) {
+func TestWidget_Accessible(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	ids := map[string]string{"NOT_FOUND": "ps_aaaaaaaaaaaa" + strings.Repeat("x", 18)}
@@ -216,7 +216,7 @@ func TestTheWidgetIsAccessibleInEachState(t *testing.T) {
 }
 
 // Chrome names a status by its content when that is announced.
-func TestTheWidgetAnnouncesAChange(t *testing.T) {
+func TestWidget_Announces(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.charge(t)
@@ -238,7 +238,8 @@ func TestTheWidgetAnnouncesAChange(t *testing.T) {
 	}
 }
 
-func TestTheWidgetIsFoundAtAnotherBase(t *testing.T) {
+// The widget is found below another base path.
+func TestWidget_AnotherBase(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := s.charge(t)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
+
 	"github.com/merchant-operator/merchant-operator/test/await"
 )
 
@@ -83,7 +84,8 @@ func (r *recorder) Errorf(f string, a ...any) {
 	}
 }
 
-func TestErrorsOfAPageFailItsTest(t *testing.T) {
+// An error of a page fails its test.
+func TestPage_ErrorsFailItsTest(t *testing.T) {
 	url := serve(t, map[string]string{
 		"/console":    `<!doctype html><title>x</title><script src="/console.js"></script>`,
 		"/throws":     `<!doctype html><title>x</title><script src="/throws.js"></script>`,
@@ -163,7 +165,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-func TestKeyboardAndTree(t *testing.T) {
+func TestPage_KeyboardAndTree(t *testing.T) {
 	url := serve(t, map[string]string{"/": good, "/icon.js": ""})
 	page := browser.NewPage(t, Settings{})
 	page.Open(url)
@@ -179,7 +181,7 @@ func TestKeyboardAndTree(t *testing.T) {
 	}
 }
 
-func TestFrozenAndOffline(t *testing.T) {
+func TestPage_FrozenAndOffline(t *testing.T) {
 	url := serve(t, map[string]string{"/": good, "/icon.js": ""})
 	page := browser.NewPage(t, Settings{})
 	page.Open(url)
@@ -206,7 +208,8 @@ func TestFrozenAndOffline(t *testing.T) {
 	}
 }
 
-func TestABrowserThatIsMissingFails(t *testing.T) {
+// Without a browser a test fails, and is not skipped.
+func TestStart_NoBrowser(t *testing.T) {
 	t.Setenv("CHROMIUM", "no-such-browser")
 	if _, _, err := New(); err == nil || !strings.Contains(err.Error(), "CHROMIUM") {
 		t.Errorf("CHROMIUM=no-such-browser: %v, want an error that names the variable", err)

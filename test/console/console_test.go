@@ -14,20 +14,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console"
-	"github.com/merchant-operator/merchant-operator/test/oidctest"
-	"github.com/merchant-operator/merchant-operator/test/storetest"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // A merchant's first day: issue a key, charge, rotate with an overlap, rotate at once, disable, delete.
-func TestTheLifeOfAKey(t *testing.T) {
+func TestKey_Life(t *testing.T) {
 	s := newShop(t)
 	first := s.issue("till-1")
 	s.wantStatus("the new key", first, http.StatusCreated)
@@ -110,7 +111,7 @@ func inRedis(t testing.TB) string {
 }
 
 // A form that is sent twice, from a stale tab, or by two people, rotates once.
-func TestOneRotationOfMany(t *testing.T) {
+func TestRotate_OneOfMany(t *testing.T) {
 	s := newShop(t)
 	s.issue("till-1")
 	var form oidctest.Page
@@ -173,7 +174,7 @@ func TestRotate_StatusNamesAnotherTenantsKey(t *testing.T) {
 	})
 }
 
-func TestRefusedForms(t *testing.T) {
+func TestForms_Refused(t *testing.T) {
 	s := newShop(t)
 	key := s.issue("till-1")
 	for path, values := range map[string]url.Values{
@@ -206,7 +207,7 @@ func TestRefusedForms(t *testing.T) {
 }
 
 // Who may see a merchant may not act, and who may see nothing gets what a missing merchant gets.
-func TestActionsNeedRights(t *testing.T) {
+func TestActions_NeedRights(t *testing.T) {
 	s := newShop(t)
 	s.issue("till-1")
 	viewer := oidctest.NewBrowser(t)
@@ -230,7 +231,7 @@ func TestActionsNeedRights(t *testing.T) {
 }
 
 // An action is an Event with who, what, key id and generation.
-func TestActionsAreEvents(t *testing.T) {
+func TestActions_Events(t *testing.T) {
 	s := newShop(t)
 	s.issue("till-1")
 	var key v1alpha1.ApiKey
@@ -254,7 +255,7 @@ func TestActionsAreEvents(t *testing.T) {
 	}
 }
 
-func TestTheAllowlist(t *testing.T) {
+func TestAllowlist_Edit(t *testing.T) {
 	s := newShop(t)
 	key := s.issue("till-1")
 	save := func(allowlist string) oidctest.Page {
@@ -271,7 +272,7 @@ func TestTheAllowlist(t *testing.T) {
 }
 
 // What Git manages is refused with what to change; rotation works all the same.
-func TestManagedByGit(t *testing.T) {
+func TestForms_ManagedByGit(t *testing.T) {
 	s := newShop(t)
 	s.issue("till-1")
 	var key v1alpha1.ApiKey
@@ -303,7 +304,7 @@ func TestManagedByGit(t *testing.T) {
 }
 
 // A test key stays one, whatever is done to it.
-func TestTheLifeOfATestKey(t *testing.T) {
+func TestKey_TestMode(t *testing.T) {
 	s := newShop(t)
 	first := keyIn(t, s.alice.Post(t, s.page+"/new-key", url.Values{"name": {"sandbox"}, "mode": {"Test"}}))
 	s.wantStatus("the test key", first, http.StatusCreated)
@@ -324,7 +325,7 @@ func TestTheLifeOfATestKey(t *testing.T) {
 }
 
 // With a certificate the console serves TLS only, so that a page with a key does not travel in the clear behind the proxy.
-func TestPagesOverTLS(t *testing.T) {
+func TestConsole_TLS(t *testing.T) {
 	directory := t.TempDir()
 	chain, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
