@@ -8,7 +8,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// attention is something that a person should mend.
+// attention is something that a person should fix.
 type attention struct {
 	Text template.HTML
 	// Action is what mends it, and Link where that is; empty: the viewer may not, or nothing here does.

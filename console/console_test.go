@@ -32,7 +32,7 @@ func TestConsole_Flood(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
-	attackers, beside := cookieOf(t, f, f.signedIn(bob), loginCookie), f.signedIn(alice)
+	attackers, beside := findCookie(t, f, f.signedIn(bob), loginCookie), f.signedIn(alice)
 	reviews, redis := f.countReviews(), storetest.Inspect(t, f.redis)
 	if err := redis.ConfigResetStat(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestConsole_Flood(t *testing.T) {
 	const forms, senders, visits = 10_000, 8, 20
 	var passed, limited atomic.Int64
 	var flood sync.WaitGroup
-	begun := time.Now()
+	started := time.Now()
 	for sender := range senders {
 		flood.Go(func() {
 			for n := sender; n < forms; n += senders {
@@ -85,7 +85,7 @@ func TestConsole_Flood(t *testing.T) {
 	flood.Wait()
 
 	limit := f.options.RequestLimit
-	most := limit.Burst + 1 + limit.RequestsPerSecond*int64(time.Since(begun)/time.Second+1)
+	most := limit.Burst + 1 + limit.RequestsPerSecond*int64(time.Since(started)/time.Second+1)
 	if passed.Load() > most || passed.Load() < limit.Burst || limited.Load() == 0 {
 		t.Errorf("%d passed and %d were limited; want %d to %d", passed.Load(), limited.Load(), limit.Burst, most)
 	}
@@ -168,9 +168,9 @@ func TestSignIn_OpenRedirect(t *testing.T) {
 			t.Errorf("returnTo=%s leads to %s with %d", evil, page.URL, page.Status)
 		}
 		browser, callback := begin(t, f, alice)
-		begun := strings.Split(cookieOf(t, f, browser, attemptCookie).Value, ".")
-		begun[len(begun)-1] = base64.RawURLEncoding.EncodeToString([]byte(evil))
-		browser.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: attemptCookie, Value: strings.Join(begun, "."), Path: "/"}})
+		attempt := strings.Split(findCookie(t, f, browser, attemptCookie).Value, ".")
+		attempt[len(attempt)-1] = base64.RawURLEncoding.EncodeToString([]byte(evil))
+		browser.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: attemptCookie, Value: strings.Join(attempt, "."), Path: "/"}})
 		browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
 			if r.URL.Host != parse(t, f.URL).Host {
 				t.Errorf("a cookie with %s leads to %s", evil, r.URL)

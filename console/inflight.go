@@ -22,23 +22,23 @@ var (
 // inflight counts requests in progress that take long. It is safe for concurrent use.
 type inflight struct {
 	most, mostOfPerson int
-	refusal            error
+	errTooMany         error
 
 	mu       sync.Mutex
 	all      int
 	byPerson map[string]int // no entry: none
 }
 
-func newInflight(most, mostOfPerson int, refusal error) *inflight {
-	return &inflight{most: most, mostOfPerson: mostOfPerson, refusal: refusal, byPerson: map[string]int{}}
+func newInflight(most, mostOfPerson int, errTooMany error) *inflight {
+	return &inflight{most: most, mostOfPerson: mostOfPerson, errTooMany: errTooMany, byPerson: map[string]int{}}
 }
 
-// begin admits a request, which ends with end. The error is the refusal.
+// begin admits a request, which ends with end. The error says that there are too many.
 func (i *inflight) begin(person string) (end func(), err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.all >= i.most || i.byPerson[person] >= i.mostOfPerson {
-		return nil, i.refusal
+		return nil, i.errTooMany
 	}
 	i.all++
 	i.byPerson[person]++

@@ -35,7 +35,7 @@ var (
 	errRefused = errors.New("the internal API refuses the console")
 	// errTooOften means that the ApiKey was rotated too often. Nothing was rotated now.
 	errTooOften = errors.New("the key was rotated too often")
-	// errNoTime means that a rotation was not begun, because the request would end before its answer could be shown.
+	// errNoTime means that a rotation was not started, because the request would end before its answer could be shown.
 	errNoTime = errors.New("too late to rotate the key in this request")
 	// errUnknownOutcome means that nobody knows whether the key was rotated.
 	errUnknownOutcome = errors.New("unknown whether the key was rotated")

@@ -31,7 +31,7 @@ func answering(t *testing.T, from int64) (*issuer, *atomic.Int64) {
 	return &issuer{server.Client(), server.URL}, asked
 }
 
-// A rotation whose answer could no longer be shown is not begun: nobody would have its key.
+// A rotation whose answer could no longer be shown is not started: nobody would have its key.
 func TestIssuer_NoTimeLeft(t *testing.T) {
 	api, asked := answering(t, 1)
 	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: "u"}}

@@ -86,7 +86,7 @@ func begin(t *testing.T, f *fixture, user oidctest.User) (oidctest.Browser, *url
 	return browser, callback
 }
 
-func cookieOf(t *testing.T, f *fixture, b oidctest.Browser, name string) *http.Cookie {
+func findCookie(t *testing.T, f *fixture, b oidctest.Browser, name string) *http.Cookie {
 	t.Helper()
 	for _, cookie := range b.Jar.Cookies(parse(t, f.URL)) {
 		if cookie.Name == name {
@@ -113,7 +113,7 @@ func TestCallback_Refused(t *testing.T) {
 		if page.Status != http.StatusBadRequest || !strings.Contains(page.Text, `href="/sign-in"`) {
 			t.Errorf("%s: %d: %s", name, page.Status, page.Text)
 		}
-		if cookieOf(t, f, browser, loginCookie).Value != "" {
+		if findCookie(t, f, browser, loginCookie).Value != "" {
 			t.Errorf("%s: signed in", name)
 		}
 	}
@@ -142,15 +142,15 @@ func TestCallback_Refused(t *testing.T) {
 	refused("expired state and nonce", browser, callback)
 }
 
-// Whoever finds the address of a callback, in a log or in a history, gets nothing by it.
+// Somebody who finds the address of a callback, in a log or in a history, gets nothing by it.
 func TestCallback_ReplayedCode(t *testing.T) {
 	f := newFixture(t)
 	browser, callback := begin(t, f, alice)
-	kept := cookieOf(t, f, browser, attemptCookie)
+	kept := findCookie(t, f, browser, attemptCookie)
 	if page := browser.Get(t, callback.String()); page.Status != http.StatusOK {
 		t.Fatalf("the first use: %d", page.Status)
 	}
-	if cookieOf(t, f, browser, attemptCookie).Value != "" {
+	if findCookie(t, f, browser, attemptCookie).Value != "" {
 		t.Error("the sign-in is still in the browser")
 	}
 	thief := oidctest.NewBrowser(t)
@@ -163,11 +163,11 @@ func TestCallback_ReplayedCode(t *testing.T) {
 // A cookie that somebody planted before the sign-in is not signed in by it, and the login that it may have been ends.
 func TestSignIn_SessionFixation(t *testing.T) {
 	f := newFixture(t)
-	planted := cookieOf(t, f, f.signedIn(mallory), loginCookie)
+	planted := findCookie(t, f, f.signedIn(mallory), loginCookie)
 	browser := oidctest.NewBrowser(t)
 	browser.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: planted.Name, Value: planted.Value, Path: "/"}})
 	page := identities.SignIn(t, browser, f.URL+"/sign-in", alice)
-	if now := cookieOf(t, f, browser, loginCookie); now.Value == planted.Value || !strings.Contains(page.Text, "oidc:alice") {
+	if now := findCookie(t, f, browser, loginCookie); now.Value == planted.Value || !strings.Contains(page.Text, "oidc:alice") {
 		t.Errorf("the planted cookie stays, or nobody is signed in: %s", page.Text)
 	}
 	attacker := oidctest.NewBrowser(t)
@@ -183,7 +183,7 @@ func TestSignOut(t *testing.T) {
 	signedIn := func(b oidctest.Browser) bool {
 		return b.Get(t, f.URL+"/").URL.String() == f.URL+"/"
 	}
-	stolen := *cookieOf(t, f, here, loginCookie)
+	stolen := *findCookie(t, f, here, loginCookie)
 	if page := here.Post(t, f.URL+"/sign-out", nil); page.URL.Path != "/signed-out" {
 		t.Fatalf("signing out leads to %s", page.URL)
 	}
@@ -324,15 +324,15 @@ func TestCallback_IDToken(t *testing.T) {
 				}
 				return nil
 			}
-			begun := parse(t, browser.Get(t, f.URL+"/sign-in").Header.Get("Location")).Query()
+			query := parse(t, browser.Get(t, f.URL+"/sign-in").Header.Get("Location")).Query()
 			claims := map[string]any{
-				"iss": l.URL, "aud": oidctest.ClientID, "sub": "alice", "nonce": begun.Get("nonce"),
+				"iss": l.URL, "aud": oidctest.ClientID, "sub": "alice", "nonce": query.Get("nonce"),
 				"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
 			}
 			maps.Copy(claims, test.changed)
 			l.token = l.sign(t, test.algorithm, claims, test.sign)
-			page := browser.Get(t, f.URL+login.CallbackPath+"?"+url.Values{"code": {"c"}, "state": {begun.Get("state")}}.Encode())
-			signedIn := cookieOf(t, f, browser, loginCookie).Value != ""
+			page := browser.Get(t, f.URL+login.CallbackPath+"?"+url.Values{"code": {"c"}, "state": {query.Get("state")}}.Encode())
+			signedIn := findCookie(t, f, browser, loginCookie).Value != ""
 			if page.Status != test.want || signedIn != (test.want == http.StatusOK) {
 				t.Errorf("%d, signed in: %v: %s", page.Status, signedIn, page.Text)
 			}
@@ -430,8 +430,8 @@ func TestSignIn_NodeProvider(t *testing.T) {
 		t.Errorf("who is in no group gets %d at %s: %s", page.Status, page.URL, page.Text)
 	}
 
-	old := cookieOf(t, f, carol, loginCookie)
-	if page := carol.Post(t, f.URL+"/sign-out", nil); page.URL.Path != "/signed-out" || cookieOf(t, f, carol, loginCookie).Value != "" {
+	old := findCookie(t, f, carol, loginCookie)
+	if page := carol.Post(t, f.URL+"/sign-out", nil); page.URL.Path != "/signed-out" || findCookie(t, f, carol, loginCookie).Value != "" {
 		t.Errorf("signing out leads to %s", page.URL)
 	}
 	thief := oidctest.NewBrowser(t)

@@ -160,7 +160,7 @@ func TestRights_ReviewBudget(t *testing.T) {
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
 	browser := f.signedIn(alice)
-	asked, begun := f.countReviews(), time.Now()
+	asked, started := f.countReviews(), time.Now()
 	exhaust := func(budget string) {
 		t.Helper()
 		subject := authz.NewSubject("oidc:alice", nil)
@@ -175,7 +175,7 @@ func TestRights_ReviewBudget(t *testing.T) {
 		t.Errorf("%s has no end", budget)
 	}
 	exhaust("oidc:alice")
-	most := authz.ReviewBudget.Burst + authz.ReviewBudget.RequestsPerSecond*int64(time.Since(begun)/time.Second+1)
+	most := authz.ReviewBudget.Burst + authz.ReviewBudget.RequestsPerSecond*int64(time.Since(started)/time.Second+1)
 	if got := asked.Load(); got > most {
 		t.Errorf("%d reviews, want %d at most", got, most)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// attempt is a sign-in that has begun. The browser keeps it in a cookie until the provider sends it back: other sites can neither
+// attempt is a sign-in that was started. The browser keeps it in a cookie until the provider sends it back: other sites can neither
 // read nor set that cookie, and strangers who begin sign-ins cost Redis nothing. State, nonce and PKCE verifier are derived from
 // one secret.
 type attempt struct {

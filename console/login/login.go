@@ -177,7 +177,7 @@ func (h *Handler) complete(r *http.Request) (attempt, Person, error) {
 	return a, p, err
 }
 
-// ErrAttempt means that this browser has not begun the sign-in, or too long ago.
+// ErrAttempt means that this browser has not started the sign-in, or too long ago.
 var ErrAttempt = errors.New("the sign-in is too old, or another browser or tab began it")
 
 // SignOut signs out of this browser. Errors are those of Redis.

@@ -22,7 +22,7 @@ func newLogins(t *testing.T) (*logins, *redis.Client) {
 	return &logins{storetest.Client(t, server.URL()), time.Hour, 12 * time.Hour}, storetest.Inspect(t, server)
 }
 
-// Whoever signs in again and again fills no Redis: a person has 20 logins, and the oldest ends.
+// Who signs in again and again fills no Redis: a person has 20 logins, and the oldest ends.
 func TestLogins_OldestEnds(t *testing.T) {
 	l, server := newLogins(t)
 	p := Person{Account: "alice", User: "oidc:alice"}

@@ -202,7 +202,7 @@ func TestClient_Check(t *testing.T) {
 	}
 }
 
-// statusServer is a public status with faults, and a page that follows it and remembers in globalThis.seen what it was told.
+// statusServer is a public status with faults, and a page that follows it and remembers in globalThis.seen what it received.
 type statusServer struct {
 	t   testing.TB
 	url string

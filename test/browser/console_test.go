@@ -138,7 +138,7 @@ func (s consoleShop) rotate(page *browsertest.Page, name, prefix, overlap string
 	page.Press(" ")
 }
 
-func prefixOf(key string) string { return key[:len("mk_live_abcdefghijkl_ABCD")] }
+func keyPrefix(key string) string { return key[:len("mk_live_abcdefghijkl_ABCD")] }
 
 func (s consoleShop) wantPath(page *browsertest.Page, path string) {
 	s.T.Helper()
@@ -180,7 +180,7 @@ func (s consoleShop) wantNowhere(when string, page *browsertest.Page, keys ...st
 		strings.Join(page.History(), "\n"), page.Logged(), shared.Logs.String(),
 	}, "\n")
 	for _, key := range keys {
-		if strings.Contains(seen, key) || strings.Contains(seen, key[len(prefixOf(key)):]) {
+		if strings.Contains(seen, key) || strings.Contains(seen, key[len(keyPrefix(key)):]) {
 			s.T.Errorf("%s: a key is where it must not be", when)
 		}
 	}
@@ -197,7 +197,7 @@ func TestConsole_FirstDay(t *testing.T) {
 
 	first := s.issue(page, "till-1")
 	s.wantStatus("the new key", first, http.StatusCreated)
-	s.rotate(page, "till-1", prefixOf(first), "3600")
+	s.rotate(page, "till-1", keyPrefix(first), "3600")
 	page.Click("main form button")
 	second := shownKey(page)
 	if !strings.Contains(page.Text("main"), "The old key works until") {
@@ -211,7 +211,7 @@ func TestConsole_FirstDay(t *testing.T) {
 		return strings.Contains(page.Text("#keys"), "The old key ends")
 	})
 
-	s.rotate(page, "till-1", prefixOf(second), "0")
+	s.rotate(page, "till-1", keyPrefix(second), "0")
 	page.Click("main form button")
 	third := shownKey(page)
 	s.wantStatus("the first key after the end of its overlap", first, http.StatusUnauthorized)
@@ -270,7 +270,7 @@ func TestConsole_KeyShownOnce(t *testing.T) {
 	page.Forward()
 	s.wantNowhere("after Forward", page, key)
 
-	s.rotate(page, "till-1", prefixOf(key), "0")
+	s.rotate(page, "till-1", keyPrefix(key), "0")
 	page.Click("main form button")
 	second := shownKey(page)
 	page.Reload() // a browser asks first, and sends the form again
@@ -285,7 +285,7 @@ func TestConsole_TwoPeopleRotate(t *testing.T) {
 	key := s.issue(pages[0], "till-1")
 	for _, page := range pages {
 		page.AllowErrors("409 (Conflict)")
-		s.rotate(page, "till-1", prefixOf(key), "0")
+		s.rotate(page, "till-1", keyPrefix(key), "0")
 	}
 	var both sync.WaitGroup
 	for _, page := range pages {
@@ -305,7 +305,7 @@ func TestConsole_TwoPeopleRotate(t *testing.T) {
 		}
 	}
 	if keys != 1 || losers != 1 {
-		t.Errorf("%d keys, and %d were told; want one of each", keys, losers)
+		t.Errorf("%d keys, and %d were refused; want one of each", keys, losers)
 	}
 	s.wantStatus("the old key", key, http.StatusUnauthorized)
 }
@@ -339,7 +339,7 @@ func TestConsole_NoJavaScript(t *testing.T) {
 	page.Click("main a[href$='#webhook']")
 	key := s.issue(page, "till-1")
 	s.wantStatus("the new key", key, http.StatusCreated)
-	s.rotate(page, "till-1", prefixOf(key), "0")
+	s.rotate(page, "till-1", keyPrefix(key), "0")
 	page.Click("main form button")
 	second := shownKey(page)
 	s.wantStatus("the old key", key, http.StatusUnauthorized)
@@ -830,7 +830,7 @@ func TestConsole_Screenshots(t *testing.T) {
 		takeScreenshot(t, page, name, colour, width, height)
 	}
 	key := s.issue(page, "till-1")
-	s.rotate(page, "till-1", prefixOf(key), "3600")
+	s.rotate(page, "till-1", keyPrefix(key), "3600")
 	take("console-rotate", "light", 360, 730)
 	page.Click("main form button")
 	take("console-key", "dark", 360, 730)

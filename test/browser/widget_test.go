@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 )
 
-// newShopPage is a page of a shop on its own origin. Its policy allows nothing but the widget's script and the status, no markup from
+// newShopPage is a page of a shop on its own origin. Its policy allows only the widget's script and the status, no markup from
 // strings, and no script or style of its own.
 func newShopPage(t *testing.T, language, body string) string {
 	t.Helper()

@@ -201,7 +201,7 @@ func TestPage_FrozenAndOffline(t *testing.T) {
 	if got := Eval[string](page, fetches); got != "answered" {
 		t.Errorf("online again: %s", got)
 	}
-	page.Until("the page was told", "log.join() === 'freeze,resume,offline,online'")
+	page.Until("the page has the events", "log.join() === 'freeze,resume,offline,online'")
 	await.Until(t, Patience, "no request is in flight", func() bool { _, inFlight, _ := page.Requests(url + "/"); return inFlight == 0 })
 	if total, _, most := page.Requests(url + "/"); total != 3 || most != 1 {
 		t.Errorf("%d requests, at most %d at once", total, most)

@@ -292,7 +292,7 @@ func TestForms_ManagedByGit(t *testing.T) {
 	form := s.alice.Get(t, s.page+"/keys/till-1/rotate")
 	leaked := keyIn(t, s.alice.Post(t, form.URL.String(), url.Values{"generation": {s.hidden(form, "generation")}, "overlap": {"0"}}))
 
-	// Whoever sets a label must not keep a leaked key alive.
+	// Who sets a label must not keep a leaked key alive.
 	if page := s.alice.Get(t, s.page+"/keys/till-1/disable"); !strings.Contains(page.Text, `name="override"`) || !strings.Contains(page.Text, "Flux") {
 		t.Errorf("the form does not offer to override Git: %s", page.Text)
 	}

@@ -44,7 +44,7 @@ func survivesPodDeletion(ctx SpecContext) {
 	key := shared.apply(ctx, "deletion")
 	underLoad(ctx, key, func() {
 		for range 2 {
-			victim := shared.podsOf(ctx, Default, release+"-apiserver")[0]
+			victim := shared.rolePods(ctx, Default, release+"-apiserver")[0]
 			Expect(shared.Delete(ctx, &victim)).To(Succeed())
 			Eventually(func() error { return shared.Get(ctx, client.ObjectKeyFromObject(&victim), &corev1.Pod{}) }).
 				WithContext(ctx).ShouldNot(Succeed())

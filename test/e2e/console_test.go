@@ -91,17 +91,17 @@ func (a agent) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		body = string(text)
 	}
-	wanted := exchange{Method: request.Method, URL: request.URL.String(), Headers: map[string]string{}, Body: body}
+	sent := exchange{Method: request.Method, URL: request.URL.String(), Headers: map[string]string{}, Body: body}
 	for name := range request.Header {
-		wanted.Headers[name] = request.Header.Get(name)
+		sent.Headers[name] = request.Header.Get(name)
 	}
-	if path, found := strings.CutPrefix(wanted.URL, consoleURL); found {
-		wanted.URL = consoleService + path
-		wanted.Headers["Host"] = request.URL.Host
-		wanted.Headers["X-Forwarded-For"] = "203.0.113.9"
+	if path, found := strings.CutPrefix(sent.URL, consoleURL); found {
+		sent.URL = consoleService + path
+		sent.Headers["Host"] = request.URL.Host
+		sent.Headers["X-Forwarded-For"] = "203.0.113.9"
 	}
-	got := a.do(request.Context(), wanted)
-	Expect(got.Error).To(BeEmpty(), "%s %s", wanted.Method, wanted.URL)
+	got := a.do(request.Context(), sent)
+	Expect(got.Error).To(BeEmpty(), "%s %s", sent.Method, sent.URL)
 	return &http.Response{StatusCode: got.Status, Header: got.Headers, Body: io.NopCloser(strings.NewReader(got.Body)), Request: request}, nil
 }
 
@@ -132,7 +132,7 @@ func issuesKeysInTheConsole(ctx SpecContext) {
 	merchant := consoleURL + "/merchants/" + shops + "/counter"
 
 	dora := signIn(developer)
-	// Each console hears of the merchant and the right by itself.
+	// Each console watches the merchant and the right itself.
 	Eventually(func() int { return dora.Get(GinkgoTB(), merchant+"/new-key").Status }).WithContext(ctx).Should(Equal(http.StatusOK))
 	issued := keyOn(dora.Post(GinkgoTB(), merchant+"/new-key", url.Values{"name": {"counter-2"}}))
 	shared.waitForKey(ctx, issued)

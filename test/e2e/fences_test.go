@@ -26,7 +26,7 @@ func runsRestricted(ctx SpecContext) {
 
 	running := 0
 	for _, role := range roles() {
-		for _, pod := range shared.podsOf(ctx, Default, role) {
+		for _, pod := range shared.rolePods(ctx, Default, role) {
 			Expect(ready(pod)).To(BeTrue(), pod.Name)
 			running++
 		}
@@ -67,13 +67,13 @@ func isFencedIn(ctx SpecContext) {
 		{"a console reaches a shop", inConsole, shop, false},
 		{"a console reaches the public port of the API", inConsole, publicURL + "/openapi.yaml", false},
 	} {
-		wanted := exchange{Method: http.MethodGet, URL: attempt.url}
+		request := exchange{Method: http.MethodGet, URL: attempt.url}
 		if attempt.reaches {
-			Eventually(func() string { return attempt.from.do(ctx, wanted).Error }).WithContext(ctx).Should(BeEmpty(), attempt.what)
+			Eventually(func() string { return attempt.from.do(ctx, request).Error }).WithContext(ctx).Should(BeEmpty(), attempt.what)
 			continue
 		}
 		// Refused by what enforces the policy, or in vain until a deadline; not that a name is unknown.
-		Eventually(func() string { return attempt.from.do(ctx, wanted).Error }).WithContext(ctx).
+		Eventually(func() string { return attempt.from.do(ctx, request).Error }).WithContext(ctx).
 			Should(Or(ContainSubstring("connection refused"), ContainSubstring("timeout")), attempt.what)
 	}
 	proved("strangers reach neither API, port for rails, console nor Redis; a till only the API; of the roles only the dispatcher reaches a shop")

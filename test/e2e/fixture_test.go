@@ -110,17 +110,17 @@ func (c *cluster) waitForRollouts(ctx context.Context) {
 		Eventually(func(g Gomega) {
 			var deployment appsv1.Deployment
 			g.Expect(c.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: role}, &deployment)).To(Succeed())
-			wanted := *deployment.Spec.Replicas
+			replicas := *deployment.Spec.Replicas
 			g.Expect(deployment.Status.ObservedGeneration).To(Equal(deployment.Generation))
-			g.Expect(deployment.Status.UpdatedReplicas).To(Equal(wanted))
-			g.Expect(deployment.Status.ReadyReplicas).To(Equal(wanted))
-			g.Expect(c.podsOf(ctx, g, role)).To(HaveLen(int(wanted)))
+			g.Expect(deployment.Status.UpdatedReplicas).To(Equal(replicas))
+			g.Expect(deployment.Status.ReadyReplicas).To(Equal(replicas))
+			g.Expect(c.rolePods(ctx, g, role)).To(HaveLen(int(replicas)))
 		}).WithContext(ctx).Should(Succeed(), "%s rolls out", role)
 	}
 }
 
-// podsOf are the pods of a role, those included that are ending.
-func (c *cluster) podsOf(ctx context.Context, g Gomega, role string) []corev1.Pod {
+// rolePods are the pods of a role, those included that are ending.
+func (c *cluster) rolePods(ctx context.Context, g Gomega, role string) []corev1.Pod {
 	component := strings.TrimPrefix(strings.TrimPrefix(role, release), "-")
 	if component == "" {
 		component = "operator"
@@ -132,7 +132,7 @@ func (c *cluster) podsOf(ctx context.Context, g Gomega, role string) []corev1.Po
 	return list.Items
 }
 
-// describe tells what the pods are doing, for a failure.
+// describe says what the pods are doing, for a failure.
 func (c *cluster) describe(ctx context.Context) {
 	for _, namespace := range []string{systemNamespace, shops} {
 		var list corev1.PodList
@@ -290,10 +290,10 @@ func (a agent) call(ctx context.Context, method, path string, body, into any) {
 }
 
 // do has the agent make a request.
-func (a agent) do(ctx context.Context, wanted exchange) answer {
+func (a agent) do(ctx context.Context, request exchange) answer {
 	GinkgoHelper()
 	var got answer
-	a.call(ctx, http.MethodPost, "do", wanted, &got)
+	a.call(ctx, http.MethodPost, "do", request, &got)
 	return got
 }
 
@@ -376,7 +376,7 @@ func (c *cluster) secret(ctx context.Context, name, field string) string {
 // replicas are the addresses of the API's pods.
 func (c *cluster) replicas(ctx context.Context, g Gomega) []string {
 	var urls []string
-	for _, pod := range c.podsOf(ctx, g, release+"-apiserver") {
+	for _, pod := range c.rolePods(ctx, g, release+"-apiserver") {
 		if ready(pod) {
 			urls = append(urls, "http://"+pod.Status.PodIP+":8080")
 		}

@@ -58,7 +58,7 @@ func (l *load) get(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, l.report)
 }
 
-// stop waits for the requests that have begun, and reports.
+// stop waits for the requests in progress, and reports.
 func (l *load) stop(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	cancel, done := l.cancel, l.done
@@ -109,10 +109,10 @@ func (l *load) charge(ctx context.Context, client *http.Client, spec loadSpec) {
 	}
 }
 
-// send counts the request as failed if the response does not have the wanted status.
-func (l *load) send(ctx context.Context, client *http.Client, want int, wanted request) response {
+// send counts the request as failed if the response does not have the expected status.
+func (l *load) send(ctx context.Context, client *http.Client, want int, r request) response {
 	begin := time.Now()
-	got := wanted.send(ctx, client)
+	got := r.send(ctx, client)
 	took := time.Since(begin).Milliseconds()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *load) send(ctx context.Context, client *http.Client, want int, wanted r
 		l.report.Failed++
 		if len(l.report.Failures) < 20 {
 			l.report.Failures = append(l.report.Failures, fmt.Sprintf("%s %s %s: status %d %s%s",
-				begin.UTC().Format("15:04:05.000"), wanted.Method, wanted.URL, got.Status, got.Error, got.Body))
+				begin.UTC().Format("15:04:05.000"), r.Method, r.URL, got.Status, got.Error, got.Body))
 		}
 	}
 	return got

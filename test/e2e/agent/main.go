@@ -92,8 +92,8 @@ type response struct {
 
 // do sends one request on a connection of its own, and answers with the response. It follows no redirect.
 func do(w http.ResponseWriter, r *http.Request) {
-	var wanted request
-	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+	var sent request
+	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -103,7 +103,7 @@ func do(w http.ResponseWriter, r *http.Request) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       20 * time.Second,
 	}
-	writeJSON(w, wanted.send(r.Context(), client))
+	writeJSON(w, sent.send(r.Context(), client))
 }
 
 func (r request) send(ctx context.Context, client *http.Client) response {
