@@ -3,16 +3,22 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -73,6 +79,37 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 		return nil, err
 	}
 	return delivered, mgr.Add(startedAsCache{delivered})
+}
+
+// rememberingMapper asks the API server once for each kind. The caches ask it at each read and each event, and it compares all versions of
+// all groups each time. The scope of a kind never changes; a kind that is not there yet is not remembered.
+type rememberingMapper struct {
+	meta.RESTMapper
+
+	found sync.Map // of *meta.RESTMapping, by schema.GroupVersionKind
+}
+
+func newRememberingMapper(cluster *rest.Config, connections *http.Client) (meta.RESTMapper, error) {
+	mapper, err := apiutil.NewDynamicRESTMapper(cluster, connections)
+	return &rememberingMapper{RESTMapper: mapper}, err
+}
+
+// RESTMapping remembers the answer for one version of a kind. Nobody may change it.
+func (m *rememberingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if len(versions) != 1 {
+		return m.RESTMapper.RESTMapping(kind, versions...)
+	}
+	key := kind.WithVersion(versions[0])
+	if known, ok := m.found.Load(key); ok {
+		if mapping, ok := known.(*meta.RESTMapping); ok {
+			return mapping, nil
+		}
+	}
+	mapping, err := m.RESTMapper.RESTMapping(kind, versions...)
+	if err == nil {
+		m.found.Store(key, mapping)
+	}
+	return mapping, err
 }
 
 // startedAsCache lets the manager start a cache before the controllers, without leadership.

@@ -95,6 +95,7 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 		// client-go finds its logger in the context. What runs is stopped by the manager, in order.
 		BaseContext:             func() context.Context { return logr.NewContext(context.WithoutCancel(ctx), logger) },
 		Cache:                   caching,
+		MapperProvider:          newRememberingMapper,
 		NewClient:               o.newClient,
 		Metrics:                 serving,
 		LeaderElection:          o.LeaderElect,
