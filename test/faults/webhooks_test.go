@@ -118,21 +118,33 @@ func removing(remove func(s *deployment, merchant *v1alpha1.Merchant)) func(*tes
 			thaw := s.freezeOperator()
 			remove(s, merchant)
 			s.dispatchers[0].restart(t)
-			eventuallySees(t, "they are deferred", func() (string, bool) {
-				count := deferrals(t, s.dispatchers[0].ops, "unknown_merchant")
-				return fmt.Sprintf("%v of %d were; left: %v", count, events, s.eventRecords(merchant)), count > 0
-			})
+			s.awaitDeferred(merchant, "unknown_merchant")
 			if left := s.eventRecords(merchant); len(left) != events {
 				t.Errorf("round %d: %d of %d events are left", n, len(left), events)
 			}
 			thaw()
-			for _, id := range ids {
-				eventuallySees(t, "the event of "+id+" is delivered", func() (string, bool) {
-					return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.received(id)
-				})
-			}
+			s.awaitDelivered(merchant, hooks, ids)
 		}
 		return rounds, fmt.Sprintf("%d events deferred while nothing was published, all delivered afterwards", rounds*events)
+	}
+}
+
+// awaitDeferred waits until the dispatcher has deferred an event for the reason.
+func (s *deployment) awaitDeferred(merchant *v1alpha1.Merchant, reason string) {
+	s.t.Helper()
+	eventuallySees(s.t, "events are deferred", func() (string, bool) {
+		count := deferrals(s.t, s.dispatchers[0].ops, reason)
+		return fmt.Sprintf("%v were; left: %v", count, s.eventRecords(merchant)), count > 0
+	})
+}
+
+// awaitDelivered waits until the events of these sessions have arrived.
+func (s *deployment) awaitDelivered(merchant *v1alpha1.Merchant, hooks *receiver, ids []string) {
+	s.t.Helper()
+	for _, id := range ids {
+		eventuallySees(s.t, "the event of "+id+" is delivered", func() (string, bool) {
+			return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.received(id)
+		})
 	}
 }
 
@@ -175,16 +187,9 @@ func tryRemovedWebhooks(t *testing.T) (int, string) {
 			return record.Webhook == nil || record.Webhook.URL == ""
 		})
 		s.dispatchers[0].restart(t)
-		eventuallySees(t, "they are deferred", func() (string, bool) {
-			count := deferrals(t, s.dispatchers[0].ops, "webhook_removed")
-			return fmt.Sprintf("%v of %d were; left: %v", count, events, s.eventRecords(merchant)), count > 0
-		})
+		s.awaitDeferred(merchant, "webhook_removed")
 		s.setWebhook("coffee", &v1alpha1.Webhook{URL: hooks.URL})
-		for _, id := range ids {
-			eventuallySees(t, "the event of "+id+" is delivered", func() (string, bool) {
-				return fmt.Sprintf("due: %v; records: %v", s.attempts(merchant), s.eventRecords(merchant)), hooks.received(id)
-			})
-		}
+		s.awaitDelivered(merchant, hooks, ids)
 	}
 	return rounds, fmt.Sprintf("%d events deferred while there was no webhook, all delivered afterwards", rounds*events)
 }
