@@ -91,7 +91,7 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.Var((*blocks)(&options.AllowCIDRs), "webhook-allow-cidrs", "CIDR blocks allowed for webhooks in addition to public addresses, comma-separated; empty: none")
 	flags.IntVar(&options.Concurrency, "webhook-concurrency", options.Concurrency, "maximum concurrent attempts per merchant")
 	flags.IntVar(&options.MaxInFlight, "webhook-max-in-flight", options.MaxInFlight, "maximum concurrent attempts of this dispatcher")
-	flags.DurationVar(&options.Lease, "lease", options.Lease, "time after which another dispatcher takes over the events of a crashed one; more than 15s, the timeout of an attempt")
+	flags.DurationVar(&options.Lease, "lease", options.Lease, "longest time for which a dispatcher keeps an event; more than 15s, the timeout of an attempt")
 	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "time after which an endpoint is disabled if every attempt fails")
 	addHistory(flags, &options.History.Age, &options.History.Entries)
 	addMailServer(flags, &options.MailServer)

@@ -29,6 +29,7 @@ type deliverer struct {
 	tracer  *tracing.Tracer // nil: no tracing
 	now     func() time.Time
 	log     *loop.Log
+	holders holders
 	// healthChanged starts a health report at once.
 	healthChanged loop.Signal
 }
@@ -40,7 +41,11 @@ type sender interface {
 
 // attempt sends an event once and records the result. ctx aborts the request; the result is still recorded then.
 func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
-	event := j.lease.Event
+	event, holder := j.lease.Event, d.holders.in(j.lease.Event.Bucket())
+	if !holder.await(ctx, j.holder, d.now, j.startBy) {
+		d.deferJobs(ctx, 0, deferredBusy, j)
+		return inconclusive
+	}
 	body, err := feed.Encode(event)
 	if err != nil {
 		d.log.Error("could not encode an event; it is now a dead letter", "eventID", event.ID, "error", err)
@@ -54,7 +59,8 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.lease.Attempts)
 	result := d.sender.Send(ctx, delivery.Request{
 		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets,
-		Now: j.redisNow.Add(started.Sub(j.asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
+		Ready: func() bool { return holder.holds(j.holder) },
+		Now:   j.redisNow.Add(started.Sub(j.asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
 	})
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)
 	took := d.now().Sub(started)
@@ -68,6 +74,9 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 			d.metrics.finished(event, outcomeDelivered)
 		}
 		return succeeded
+	case result.Reason == delivery.ReasonInterrupted && ctx.Err() == nil: // the lease may be lost
+		d.deferJobs(ctx, 0, deferredBusy, j)
+		return inconclusive
 	case result.Reason == delivery.ReasonInterrupted: // by the shutdown
 		d.deferJobs(ctx, 0, deferredStopping, j)
 		return inconclusive

@@ -47,7 +47,7 @@ type dispatcher struct {
 	store     *store.Store  // to sweep
 	index     index
 	rotations *rotations
-	identity  string // names this dispatcher in its leases
+	identity  string // begins the names of this dispatcher's leases
 	pollEvery time.Duration
 
 	queues   *endpointQueues
@@ -68,6 +68,7 @@ func (d *dispatcher) prepare() {
 		attempts:         d.options.MaxInFlight,
 		jobsPerAttempt:   jobsPerAttempt,
 	}, d.now)
+	d.holders = newHolders(d.outbox, d.identity, d.log)
 	d.metrics.registerInFlight(d.queues.attemptsInFlight)
 	d.metrics.registerDropped(d.outbox.DroppedDeadLetters)
 }
@@ -80,6 +81,12 @@ func (d *dispatcher) run(ctx context.Context) error {
 	attempts, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	d.prepare()
+	// Until the last attempt has ended, else others would take its event over.
+	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	beating.Go(func() { d.holders.run(alive, d.log) })
+	defer beating.Wait()
+	defer stop()
 	d.loops(ctx, attempts)
 
 	d.queues.close(attempts)
@@ -98,21 +105,28 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 	for bucket := range session.Buckets {
 		subscription.Add(session.Bucket(bucket)) //nolint:contextcheck // it ends with Close
 	}
-	loop.Run(ctx, d.log,
-		loop.Loop{
+	loops := []loop.Loop{
+		{
 			Interval: d.pollEvery, Pause: func() time.Duration { return d.pause }, Wake: d.queues.drained,
 			Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) },
 		},
-		loop.Loop{
+		{
 			Interval: backlogInterval, Wake: d.recorded.changed,
 			Step: func(ctx context.Context) (bool, error) {
 				d.leaseRecorded(ctx, attempts)
 				return false, nil
 			},
 		},
-		loop.Loop{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
-		loop.Loop{Interval: backlogInterval, Step: d.countBacklog},
-		loop.Loop{Interval: backlogInterval, Step: d.countRefundsOwed},
-	)
+		{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
+		{Interval: backlogInterval, Step: d.countBacklog},
+		{Interval: backlogInterval, Step: d.countRefundsOwed},
+	}
+	for _, one := range d.holders {
+		loops = append(loops, loop.Loop{
+			Interval: backlogInterval, Wake: one.removed,
+			Step: func(ctx context.Context) (bool, error) { return false, d.freeLeases(ctx, attempts, one) },
+		})
+	}
+	loop.Run(ctx, d.log, loops...)
 	d.workers.Wait()
 }

@@ -17,6 +17,7 @@ import (
 // job is a leased event and its endpoint.
 type job struct {
 	lease    outbox.Lease
+	holder   string // the name that the lease is under
 	endpoint endpoints.Endpoint
 	// asked is when the lease was requested, by this program's clock, and redisNow the same by that of Redis.
 	asked, redisNow time.Time

@@ -25,9 +25,13 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	if each == 0 {
 		return false, nil // the next poll tries again
 	}
+	holder, err := d.holders.in(bucket).confirm(ctx)
+	if err != nil {
+		return false, err
+	}
 	asked := d.now()
 	leased, err := d.outbox.Lease(ctx, bucket, outbox.LeaseRequest{
-		HolderIdentity: d.identity, For: d.options.Lease, Limit: leaseBatch, Room: room, Each: each,
+		HolderIdentity: holder, For: d.options.Lease, Limit: leaseBatch, Room: room, Each: each,
 	})
 	for _, id := range leased.Undecodable {
 		d.metrics.deadLettered(feed.Event{}, outbox.ReasonDecodeError)
@@ -43,7 +47,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	var deferrals []outbox.Deferral
 	dropped := map[string]int{} // after they had waited for another webhook, by merchant id
 	for _, lease := range leased.Leases {
-		delay, reason, done := d.handle(ctx, lease, leased.Now, asked)
+		delay, reason, done := d.handle(ctx, lease, holder, leased.Now, asked)
 		switch {
 		case done && reason == outcomeRemoved:
 			dropped[lease.Event.MerchantID]++
@@ -79,7 +83,9 @@ func (d *dispatcher) blocked(bucket session.Bucket) []string {
 }
 
 // handle does what is decided about a leased event, or returns for how long to defer it. The reason is why it was deferred or dropped.
-func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, asked time.Time) (delay time.Duration, reason string, done bool) {
+func (d *dispatcher) handle(
+	ctx context.Context, lease outbox.Lease, holder string, redisNow, asked time.Time,
+) (delay time.Duration, reason string, done bool) {
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, redisNow)
 	switch decided.action {
@@ -111,6 +117,7 @@ func (d *dispatcher) handle(ctx context.Context, lease outbox.Lease, redisNow, a
 	}
 	return d.queues.offer(ctx, job{
 		lease:    lease,
+		holder:   holder,
 		endpoint: endpoint,
 		asked:    asked,
 		redisNow: redisNow,

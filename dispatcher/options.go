@@ -28,8 +28,8 @@ type Options struct {
 	// AllowCIDRs allows endpoints inside these blocks, besides public addresses. Default none.
 	AllowCIDRs []netip.Prefix
 
-	// Lease is how long a dispatcher that crashed delays its events. Default 30 s. It must be longer than an attempt;
-	// the rest is how long an event may wait here for its attempt.
+	// Lease is how long an event may be kept here. Default 30 s. It must be longer than an attempt; the rest is how long the event may wait for
+	// its attempt. A dispatcher that was killed delays its events less, see heartbeat.go.
 	Lease time.Duration
 	// Concurrency bounds the attempts in progress to one endpoint. Default 8.
 	Concurrency int

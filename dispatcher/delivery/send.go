@@ -3,8 +3,10 @@ package delivery
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -25,6 +27,8 @@ type Request struct {
 	Secrets []published.SigningSecret
 	// Now is the time of the attempt, which is signed.
 	Now time.Time
+	// Ready is asked when there is a connection. false: nothing is sent, and the attempt was interrupted; nil: it is ready.
+	Ready func() bool
 }
 
 // Send makes one attempt: one POST, without following redirects. It returns within the timeout, whatever the endpoint
@@ -44,14 +48,20 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 	attempt, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 
-	var connected atomic.Bool
+	var connected, withdrawn atomic.Bool
 	traced := httptrace.WithClientTrace(attempt, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			connected.Store(true)
+			if request.Ready != nil && !request.Ready() {
+				withdrawn.Store(true)
+				withdraw(cancel, info.Conn)
+			}
+		},
 	})
 	// The transport itself: a http.Client would follow redirects and keep cookies.
 	answer, err := c.transport.RoundTrip(post(traced, target, header, request.Body))
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || withdrawn.Load() {
 			return Result{Reason: ReasonInterrupted}
 		}
 		return Result{Reason: failureReason(err, connected.Load())}
@@ -62,6 +72,14 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 		_, _ = io.CopyN(io.Discard, answer.Body, maxAnswerBytes)
 	}
 	return newResult(answer, request.Now)
+}
+
+// withdraw ends a request before it is written. HTTP/1 would write it all the same, but for the connection.
+func withdraw(cancel func(), connection net.Conn) {
+	cancel()
+	if secure, ok := connection.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" { // others use that, too
+		_ = connection.Close()
+	}
 }
 
 func post(ctx context.Context, target *url.URL, header http.Header, content []byte) *http.Request {

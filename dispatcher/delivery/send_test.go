@@ -213,3 +213,36 @@ func verify(t testing.TB, secret published.SigningSecret, body []byte, header ht
 	}
 	return webhook.Verify(body, header)
 }
+
+// The caller may lose its right to send while the connection is made. Then the receiver gets nothing, over a new connection or a kept one.
+func TestSend_NotReady(t *testing.T) {
+	for name, start := range map[string]func() *receiver{
+		"HTTP/1.1": func() *receiver { return receivePlain(t, status(http.StatusOK)) },
+		"HTTP/1.1 over TLS": func() *receiver {
+			r := unstarted(status(http.StatusOK))
+			r.StartTLS()
+			t.Cleanup(r.Close)
+			return r
+		},
+		"HTTP/2": func() *receiver { return receive(t, status(http.StatusOK)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start()
+			c := client(t, r.trusting())
+			request := attempt(r.URL)
+			for i, ready := range []bool{false, true, false, true} {
+				request.Ready = func() bool { return ready }
+				want := delivery.Result{Reason: delivery.ReasonInterrupted}
+				if ready {
+					want = delivery.Result{Outcome: delivery.Delivered, Status: http.StatusOK, Reason: delivery.ReasonDelivered}
+				}
+				if got := c.Send(t.Context(), request); got != want {
+					t.Errorf("attempt %d: got %+v, want %+v", i, got, want)
+				}
+			}
+			if hits := len(r.all()); hits != 2 {
+				t.Errorf("%d requests were sent, want 2", hits)
+			}
+		})
+	}
+}

@@ -9,6 +9,8 @@ const (
 	// QueueKey is the queue of the events to deliver, and DueKey the merchants in it; see lib/queue.lua.
 	QueueKey = "queue"
 	DueKey   = "due"
+	// holdersKey is the hash of the holders of leases: how many heartbeats each has made.
+	holdersKey = "holders"
 	// deadLettersKey holds the dead letters by the time they were given up, in milliseconds.
 	deadLettersKey = "dead"
 	// merchantDeadLettersKey + merchant id holds the same of one merchant.

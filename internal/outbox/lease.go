@@ -17,7 +17,7 @@ import (
 
 // LeaseRequest asks for events that are due.
 type LeaseRequest struct {
-	// HolderIdentity names the dispatcher that asks, for people who look into Redis. It may be empty.
+	// HolderIdentity names the dispatcher that asks, as its heartbeats do. It may be empty.
 	HolderIdentity string
 	// For is how long nobody else gets these events. Those that are neither ended nor deferred by then come due
 	// again, so the events of a dispatcher that crashed are not lost.

@@ -38,6 +38,9 @@ func TestOperations_RedisAway(t *testing.T) {
 		"count":        second(s.Backlog(ctx, s.bucket())),
 		"pending work": second(s.PendingWork(ctx)),
 		"reports":      second(s.PendingReports(ctx)),
+		"heartbeat":    second(s.Heartbeat(ctx, s.bucket(), "a test", true)),
+		"remove":       second(s.RemoveHolder(ctx, s.bucket(), "a test", "1")),
+		"free":         second(s.FreeLeases(ctx, s.bucket(), "a test")),
 		"resume":       second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
 		"watched":      second(s.WatchedEndpoints(ctx, s.bucket())),
 		"endpoints":    second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
@@ -64,9 +67,13 @@ func everyBranch(t *testing.T, s fixture) {
 		must(t, second(s.RecordRotation(ctx, storetest.Rotation(s.asks, generation), storetest.RotatedAt, feed.History{})))
 	}
 
+	must(t, second(s.Heartbeat(ctx, s.bucket(), "a test", true)))
+	must(t, second(s.RemoveHolder(ctx, s.bucket(), "a test", "1")))
 	must(t, second(s.PendingWork(ctx)))
 	must(t, second(s.PendingReports(ctx)))
 	must(t, second(s.Backlog(ctx, s.bucket())))
+	s.leaseFor(t, time.Hour, 1000)
+	must(t, second(s.FreeLeases(ctx, s.bucket(), "a test")))
 	for _, rest := range s.leaseFor(t, time.Hour, 1000) {
 		must(t, s.Drop(ctx, rest))
 	}

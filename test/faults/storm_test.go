@@ -22,6 +22,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -220,6 +221,7 @@ func stormFaults() []fault {
 		{"P1 P4 P5 P12", "Redis frozen (SIGSTOP)", promised, during(3, freezeRedis)},
 		{"P1 P4 P5 P12", "an API replica frozen (SIGSTOP)", promised, during(3, freezeReplica)},
 		{"P4", "kill -9 of a dispatcher", promised, during(2, killDispatcher)},
+		{"P4", "a dispatcher frozen (SIGSTOP)", promised, during(2, freezeDispatcher)},
 		{"P4", "the receiver dies at every third event", promised, during(1, killReceiver)},
 	}
 }
@@ -284,13 +286,26 @@ func freezeReplica(s *storm) func(int) {
 	}
 }
 
-// killDispatcher kills them in turn; what one of them held comes due again with the end of its lease.
+// killDispatcher kills them in turn; the other one takes over the events of a killed one.
 func killDispatcher(s *storm) func(int) {
 	return func(n int) {
 		victim := s.dispatchers[n%len(s.dispatchers)]
 		victim.kill()
 		s.answered(20)
 		victim.restart(s.t)
+	}
+}
+
+// freezeDispatcher freezes them in turn, until the other one has taken over the events.
+func freezeDispatcher(s *storm) func(int) {
+	holders := func() int64 { return s.keeper.HLen(s.t.Context(), redis.BucketKeyspace(0).Key("holders")).Val() }
+	return func(n int) {
+		victim := s.dispatchers[n%len(s.dispatchers)]
+		eventually(s.t, "both dispatchers make heartbeats", func() bool { return holders() == int64(len(s.dispatchers)) })
+		victim.signal(s.t, syscall.SIGSTOP)
+		eventually(s.t, "the frozen dispatcher is removed", func() bool { return holders() < int64(len(s.dispatchers)) })
+		s.answered(20)
+		victim.signal(s.t, syscall.SIGCONT)
 	}
 }
 

@@ -1,0 +1,12 @@
+local holders_key = unpack(KEYS)
+local holder, new, keep_ms = unpack(ARGV)
+
+-- Counts a heartbeat of a holder of leases, and returns the heartbeats of all holders. STALE: the holder was removed, and its leases are free.
+-- new is '1' before the first heartbeat. The holders are kept for keep_ms after the last heartbeat of any.
+
+if new ~= '1' and not call('HGET', holders_key, holder) then
+  return {'STALE'}
+end
+call('HINCRBY', holders_key, holder, 1)
+call('PEXPIRE', holders_key, keep_ms)
+return {'OK', call('HGETALL', holders_key)}
