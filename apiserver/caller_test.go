@@ -587,7 +587,7 @@ func TestAccounts_KubernetesDown(t *testing.T) {
 		}
 	}
 	remembering.report(id, rail, paid(1)).want(t, http.StatusOK)
-	forgetful.proxy.Mend()
+	forgetful.proxy.Restore()
 	forgetful.report(id, rail, paid(1)).want(t, http.StatusOK)
 }
 

@@ -127,7 +127,7 @@ func TestReplicaClock_Vanished(t *testing.T) {
 			if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.keySecret(old).Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			wrong.proxy.Mend()
+			wrong.proxy.Restore()
 			frozen.eventuallyStatus(fresh, http.StatusUnauthorized)
 			wrong.eventuallyStatus(fresh, http.StatusUnauthorized)
 		})

@@ -114,7 +114,7 @@ func TestDirectory_KubernetesDown(t *testing.T) {
 		t.Errorf("/readyz %d", status)
 	}
 	late := f.key("late", f.merchant("late"))
-	r.proxy.Mend()
+	r.proxy.Restore()
 	r.eventuallyStatus(late, http.StatusOK)
 }
 
@@ -285,7 +285,7 @@ func TestDirectory_VanishedAfterMissedRotation(t *testing.T) {
 	if err := kube.CoreV1().Secrets(f.namespace).Delete(t.Context(), f.keySecret(old).Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	behind.proxy.Mend()
+	behind.proxy.Restore()
 	frozen.eventuallyStatus(fresh, http.StatusUnauthorized)
 	behind.eventuallyStatus(fresh, http.StatusUnauthorized)
 }

@@ -259,7 +259,7 @@ func (f *fixture) launch(change ...func(*apiserver.Options)) *replica {
 	}()
 	f.t.Cleanup(func() {
 		cancel()
-		proxy.Mend()
+		proxy.Restore()
 		select {
 		case <-stopped:
 		case <-time.After(patience):

@@ -691,6 +691,6 @@ func TestIssue_KubernetesDown(t *testing.T) {
 	r.issue(id, console, f.rotation(9, 0)).want(t, http.StatusConflict) // the caller is known from now on
 	r.proxy.Cut()
 	r.issue(id, console, f.rotation(1, 0)).wantError(t, http.StatusServiceUnavailable, unavailable)
-	r.proxy.Mend()
+	r.proxy.Restore()
 	f.issuedKey(r.issue(id, console, f.rotation(1, 0)))
 }

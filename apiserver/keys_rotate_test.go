@@ -262,7 +262,7 @@ func TestRotate_KubernetesDown(t *testing.T) {
 		t.Error("no Retry-After")
 	}
 	r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated) // all else goes on
-	r.proxy.Mend()
+	r.proxy.Restore()
 	r.call(http.MethodGet, me, f.rotated(r, key), "").want(t, http.StatusOK)
 }
 

@@ -57,7 +57,7 @@ func TestRun_BeforeSync(t *testing.T) {
 	if r.listening("public") != "" || r.listening("internal") != "" {
 		t.Error("a listener is open to requests")
 	}
-	r.proxy.Mend()
+	r.proxy.Restore()
 	r.awaitReady()
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }

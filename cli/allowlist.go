@@ -29,7 +29,7 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test MERCHANT ADDRESS",
 		Short: "Say whether a merchant's keys are accepted from an address",
-		Long: "Say whether the allowlist of a merchant has an address, with the code of the API, and which of its keys have a list of their own without it.\n\n" +
+		Long: "Say whether the allowlist of a merchant contains an address, with the code of the API, and which of its keys have a list of their own without it.\n\n" +
 			"The exit code is 0 if the merchant's list has it, and with --key that of the key too; else 3.",
 		Example: "  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops\n" +
 			"  kubectl merchant allowlist test acme-coffee 2001:db8::7 -n shops -o json\n" +
@@ -141,9 +141,9 @@ func (a addressTest) writeText(to io.Writer) error {
 		fmt.Fprintf(to, "%s is not on the allowlist\n", a.Address)
 	}
 	for _, name := range a.RefusedKeys {
-		line := "%s is not on the own allowlist of ApiKey %s\n"
+		line := "%s is not on the allowlist of ApiKey %s\n"
 		if a.Mode == v1alpha1.IPAllowlistReport {
-			line = "%s is not on the own allowlist of ApiKey %s; it is accepted only because spec.ipAllowlistMode of the Merchant is Report\n"
+			line = "%s is not on the allowlist of ApiKey %s; it is accepted only because spec.ipAllowlistMode of the Merchant is Report\n"
 		}
 		fmt.Fprintf(to, line, a.Address, name)
 	}

@@ -27,9 +27,9 @@ func TestAllowlistTest(t *testing.T) {
 	n.ApiKey("fenced-till", "fenced", func(k *v1alpha1.ApiKey) { k.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
 	n.ApiKey("fenced-other", "fenced")
 	run(t, n.Namespace, "allowlist test fenced 203.0.113.7 --key fenced-till").want(t, exitDone, "is allowed by 203.0.113.0/24")
-	run(t, n.Namespace, "allowlist test fenced 203.0.113.8 --key fenced-other").want(t, exitDone, "is allowed by 203.0.113.0/24", "203.0.113.8 is not on the own allowlist of ApiKey fenced-till")
-	run(t, n.Namespace, "allowlist test fenced 203.0.113.8").want(t, exitDone, "not on the own allowlist of ApiKey fenced-till")
-	run(t, n.Namespace, "allowlist test fenced 203.0.113.8 --key fenced-till").want(t, exitNotReady, "not on the own allowlist of ApiKey fenced-till")
+	run(t, n.Namespace, "allowlist test fenced 203.0.113.8 --key fenced-other").want(t, exitDone, "is allowed by 203.0.113.0/24", "203.0.113.8 is not on the allowlist of ApiKey fenced-till")
+	run(t, n.Namespace, "allowlist test fenced 203.0.113.8").want(t, exitDone, "not on the allowlist of ApiKey fenced-till")
+	run(t, n.Namespace, "allowlist test fenced 203.0.113.8 --key fenced-till").want(t, exitNotReady, "not on the allowlist of ApiKey fenced-till")
 	run(t, n.Namespace, "allowlist test open 192.0.2.1 --key fenced-till").want(t, exitUsage, "open has no ApiKey fenced-till")
 	run(t, n.Namespace, "allowlist test open 192.0.2.1").want(t, exitDone, "allowlist is empty")
 	var found addressTest

@@ -128,7 +128,7 @@ func (f *apiFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*a
 		return nil, err
 	}
 	if wantID != "" && a.merchant.ID != wantID {
-		return nil, hinted("Is --api-url the API of this cluster?", "the API says that the key is of %s, and Merchant %s is %s", a.merchant.ID, merchant[0], wantID)
+		return nil, hinted("Is --api-url the API of this cluster?", "the API says that the key belongs to %s, but Merchant %s is %s", a.merchant.ID, merchant[0], wantID)
 	}
 	return a, nil
 }
@@ -167,7 +167,7 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 		switch {
 		case err != nil:
 		case key.Spec.MerchantRef.Name != merchant.Name:
-			err = usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.namespace, "ApiKey %s is of %s", key.Name, key.Spec.MerchantRef.Name)
+			err = usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.namespace, "ApiKey %s belongs to %s", key.Name, key.Spec.MerchantRef.Name)
 		case len(f.missing(key)) > 0:
 			err = hinted("Leave out --key to use a key that has it, or "+f.issueHint(kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.namespace, key.Name, joined(f.missing(key)))
 		}

@@ -42,7 +42,7 @@ func (p *plugin) issueCommand() *cobra.Command {
 		Use:   "issue NAME",
 		Short: "Issue another key for a merchant",
 		Long: "Create an ApiKey and wait until its key is delivered in a Secret. The key is printed only with --reveal.\n\n" +
-			"Without --permissions the key may do what a till needs: who steals it sees no turnover, and cannot rotate it.",
+			"Without --permissions the key may do what a till needs. A thief of it cannot see the turnover or rotate the key.",
 		Example: "  kubectl merchant keys issue acme-kiosk --merchant acme-coffee -n shops\n" +
 			"  kubectl merchant keys issue acme-kiosk-2 --merchant acme-coffee -n shops --expires-at 2100-01-01T00:00:00Z --reveal\n" +
 			"  kubectl merchant keys issue acme-developer --merchant acme-coffee -n shops --mode Test\n" +

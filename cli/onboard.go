@@ -32,7 +32,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 		Short: "Create a merchant with its first key",
 		Long: "Create a Merchant and an ApiKey, and wait until the key works. The key stays in its Secret; --reveal prints it.\n\n" +
 			"A second run with the same flags continues an interrupted one. It never changes a Merchant that is there.\n\n" +
-			"Without --permissions the key may do what a till needs: who steals it sees no turnover, and cannot rotate it.",
+			"Without --permissions the key may do what a till needs. A thief of it cannot see the turnover or rotate the key.",
 		Example: "  kubectl merchant onboard blue-bakery --display-name \"Blue Bakery\" -n shops\n" +
 			"  kubectl merchant onboard corner-kiosk --display-name Kiosk --allow 203.0.113.0/24 --webhook https://shop.example/hooks -n shops --reveal\n" +
 			"  kubectl merchant onboard tea-house --display-name \"Tea House\" -n shops --dry-run=server -o yaml > tea-house.yaml",

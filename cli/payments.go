@@ -449,7 +449,7 @@ func (f *apiFlags) connectToOwner(cmd *cobra.Command, p *plugin, id session.ID) 
 			return f.connect(cmd, p, []string{merchants.Items[i].Name})
 		}
 	}
-	return nil, hinted("Name its namespace with -n.", "session %s is of no Merchant in namespace %s", id, kube.namespace)
+	return nil, hinted("Name its namespace with -n.", "session %s belongs to no Merchant in namespace %s", id, kube.namespace)
 }
 
 func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) error {

@@ -401,7 +401,7 @@ func TestPayments_RealDay(t *testing.T) {
 	run(t, s.Namespace, "payments list acme --order nowhere").want(t, exitDone, `No session has the orderRef "nowhere".`)
 	run(t, s.Namespace, "payments show "+pending).want(t, exitDone, "PENDING", "0.05 EUR", "lost", "till", "Pacific/Kiritimati")
 	run(t, s.Namespace, "payments show ps_"+pending[3:15]+"000000000000000000").want(t, exitError, "Acme acme has no session")
-	run(t, s.Namespace, "payments show "+someSession).want(t, exitError, "is of no Merchant in namespace "+s.Namespace)
+	run(t, s.Namespace, "payments show "+someSession).want(t, exitError, "belongs to no Merchant in namespace "+s.Namespace)
 	run(t, s.Namespace, "payments list acne").want(t, exitError, "Do you mean acme?")
 	run(t, s.Namespace, "payments list acme --mode Test").want(t, exitError, "no working Test key of "+s.Namespace+"/acme is in a Secret")
 	run(t, s.Namespace, "payments list acme --key nobody").want(t, exitError, "there is no ApiKey nobody")

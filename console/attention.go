@@ -11,7 +11,7 @@ import (
 // attention is something that a person should fix.
 type attention struct {
 	Text template.HTML
-	// Action is what mends it, and Link where that is; empty: the viewer may not, or nothing here does.
+	// Action is what fixes it, and Link where that is; empty: the viewer may not, or nothing here does.
 	Action, Link string
 	// Post: the action is a form without fields.
 	Post bool

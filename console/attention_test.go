@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
-// What a shop owner reads first, and the one action that mends it, if the viewer may do it.
+// What a shop owner reads first, and the one action that fixes it, if the viewer may do it.
 func TestMerchantPage_Attention(t *testing.T) {
 	now := time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC) // a Tuesday
 	hourAgo := metav1.NewTime(now.Add(-time.Hour))

@@ -51,7 +51,7 @@ func TestRights_ForbiddenIsMissing(t *testing.T) {
 	}
 }
 
-// The account of the console may have rights in some namespaces only. Merchants elsewhere are missing, whoever asks.
+// The account of the console may have rights in some namespaces only. Merchants elsewhere are missing, no matter who asks.
 func TestRights_WatchedNamespaces(t *testing.T) {
 	watched := newFixture(t)
 	f := newFixture(t, func(o *Options) { o.WatchNamespaces = []string{watched.namespace} })

@@ -61,7 +61,7 @@ func (f testFixture) launch(t *testing.T, c dispatchertest.Cluster, change ...fu
 	}()
 	t.Cleanup(func() {
 		cancel()
-		proxy.Mend()
+		proxy.Restore()
 		<-ran
 	})
 	return l
@@ -99,7 +99,7 @@ func TestRun_WaitsForTheIndex(t *testing.T) {
 	if f.LeasedTo(t, bucket, id) {
 		t.Error("it took an event that it could not place")
 	}
-	l.proxy.Mend()
+	l.proxy.Restore()
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
@@ -126,7 +126,7 @@ func TestRun_ReportsAGoneEndpoint(t *testing.T) {
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
 	f.Event(t, published.ID(acme.UID))
-	f.launch(t, c).proxy.Mend()
+	f.launch(t, c).proxy.Restore()
 	dispatchertest.Eventually(t, "the status of the Merchant is written", func() bool {
 		condition := c.Conditions(t, acme)[v1alpha1.WebhookHealthyCondition]
 		return condition.Status == metav1.ConditionFalse && condition.Reason == "EndpointGone"
@@ -158,7 +158,7 @@ func TestRun_StartErrors(t *testing.T) {
 		"--lease must be at least":     func(o *Options) { o.Lease = time.Second },
 	} {
 		l := f.launch(t, c, change)
-		l.proxy.Mend()
+		l.proxy.Restore()
 		select {
 		case err := <-l.ended:
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -195,7 +195,7 @@ func TestRun_SilentMailServer(t *testing.T) {
 		o.MailServer = MailServer{URL: "smtp://" + silent.Addr().String(), From: "receipts@pay.example"}
 		o.ShutdownTimeout = time.Second
 	})
-	l.proxy.Mend()
+	l.proxy.Restore()
 	shop.await(t, payments)
 	if _, metrics := l.get(t, "/metrics"); !strings.Contains(metrics, `merchant_operator_receipts_total{outcome="sent"} 0`) {
 		t.Errorf("a receipt was sent, or none is counted:\n%s", metrics)

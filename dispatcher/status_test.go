@@ -111,7 +111,7 @@ func TestStatus_FirstSuccess(t *testing.T) {
 	answer.Store(http.StatusNotFound)
 	f.Event(t, acme.MerchantID)
 	f.reports.AwaitLast(t, "Rejected")
-	f.reports.AwaitReasons(t, "Healthy", "Rejected") // and nothing of a failure that could have mended itself
+	f.reports.AwaitReasons(t, "Healthy", "Rejected") // and nothing of a failure that could have passed
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
 	report := f.reports.AwaitLast(t, "Healthy")
@@ -229,7 +229,7 @@ func TestStatus_TestNeedsNoSubscription(t *testing.T) {
 	acme.Spec.Webhook.TestTrigger = "monday"
 	dispatchertest.Must(t, c.Update(t.Context(), acme))
 	c.Publish(t, acme)
-	f.launch(t, c).proxy.Mend()
+	f.launch(t, c).proxy.Restore()
 	if seen := shop.await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != feed.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
 		t.Errorf("got %+v", seen[0])
 	}

@@ -46,7 +46,7 @@ func Permissions() []Permission {
 	return []Permission{PermissionCreate, PermissionRead, PermissionList, PermissionCancel, PermissionRotate}
 }
 
-// TillPermissions returns what a till needs. Who steals its key sees no turnover, and cannot rotate the key to lock the shop out.
+// TillPermissions returns what a till needs. A thief of the key cannot see the turnover, nor rotate the key to lock the shop out.
 func TillPermissions() []Permission {
 	return []Permission{PermissionCreate, PermissionRead, PermissionCancel}
 }

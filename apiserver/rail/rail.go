@@ -81,7 +81,7 @@ const (
 func newUnstored(registerer prometheus.Registerer) *prometheus.CounterVec {
 	unstored := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_refused_payments_unstored_total",
-		Help: "Reports of refused payments, and of payments that failed during the hold of another one, that were answered as ever but not stored, as their session keeps no more of them, by mode: live or test.",
+		Help: "Reports of refused payments, and of payments that failed during the hold of another one, that were answered as usual but not stored, as their session keeps no more of them, by mode: live or test.",
 	}, []string{"mode"})
 	for _, mode := range []string{modeLive, modeTest} {
 		unstored.WithLabelValues(mode)

@@ -76,7 +76,7 @@ var messages = map[string]string{
 // unhealthyReasons are those of an unhealthy endpoint, a closed list.
 func unhealthyReasons() []string { return slices.Sorted(maps.Keys(messages)) }
 
-// FailureReason returns the reason of a failed attempt in the words of conditions, and whether retrying cannot mend it.
+// FailureReason returns the reason of a failed attempt in the words of conditions, and whether retrying cannot fix it.
 func FailureReason(result delivery.Result) (reason string, permanent bool) {
 	switch result.Reason {
 	case delivery.ReasonRefusedAddress:
@@ -140,7 +140,7 @@ func newHealth(endpoint endpoints.Endpoint, state outbox.EndpointState, now time
 	return Health{}
 }
 
-// unhealthySince is when an endpoint that fails became unhealthy: at the first failure that retrying cannot mend, or after
+// unhealthySince is when an endpoint that fails became unhealthy: at the first failure that retrying cannot fix, or after
 // UnhealthyAfter. Zero: it did not.
 func unhealthySince(state outbox.EndpointState, now time.Time) time.Time {
 	since := state.PermanentSince

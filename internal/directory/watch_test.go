@@ -107,7 +107,7 @@ func TestWatch_APIServerAway(t *testing.T) {
 	fresh, _ := c.createKey(t, "fresh", "acme")
 	c.want(t, old, nil)
 	c.want(t, fresh, ErrUnknown)
-	proxy.Mend()
+	proxy.Restore()
 	c.eventually(t, fresh, nil)
 	c.eventually(t, old, ErrUnknown)
 }
@@ -123,7 +123,7 @@ func TestSynced_APIServerAway(t *testing.T) {
 		t.Fatal("synced without an answer")
 	default:
 	}
-	proxy.Mend()
+	proxy.Restore()
 	proxy.ThawWatches()
 	select {
 	case <-c.Synced():

@@ -143,7 +143,7 @@ func Settle(status, outcome Status, payment PaymentState, sameAmount bool) Decis
 }
 
 // SettleDeleted is Settle for a session whose merchant was deleted: money that was not reported before is refunded. What was answered
-// before stays, and a payment that moved no money ends the session as ever.
+// before stays, and a payment that moved no money ends the session as usual.
 func SettleDeleted(status, outcome Status, payment PaymentState, sameAmount bool) Decision {
 	decision := Settle(status, outcome, payment, sameAmount)
 	if outcome == Completed && (decision == Applied || decision == Late || decision == Mismatched) {

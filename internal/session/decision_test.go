@@ -137,7 +137,7 @@ func TestSettle_RefusedPaymentAgain(t *testing.T) {
 	}
 }
 
-// Of a merchant that was deleted new money is refunded, whatever the session is. All else is as ever: repeats get the first answer.
+// Of a merchant that was deleted new money is refunded, whatever the session is. All else is as usual: repeats get the first answer.
 func TestSettleDeleted(t *testing.T) {
 	for _, outcome := range []session.Status{session.Completed, session.Failed} {
 		for _, known := range []session.PaymentState{session.PaymentUnknown, session.PaymentSettled, session.PaymentRefused} {

@@ -59,7 +59,7 @@ type Settlement struct {
 	MerchantDeleted bool
 	// Repeated: the same report had been given before, and nothing has changed.
 	Repeated bool
-	// Unstored: the refund is required as ever, but the session keeps no more refused payments, and there is no event of this one.
+	// Unstored: the refund is required as usual, but the session keeps no more refused payments, and there is no event of this one.
 	Unstored bool
 }
 

@@ -42,7 +42,7 @@ func storedFeed(t testing.TB, c *goredis.Client, account string) (events []feed.
 	return events
 }
 
-// Each end and each refused payment is there once, in order, whoever made it; nothing of a creation.
+// Each end and each refused payment is there once, in order, no matter who made it; nothing of a creation.
 func TestFeed_Appends(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := open(t, server.URL()), client(t, server)

@@ -96,7 +96,7 @@ func TestSettle_Receipt(t *testing.T) {
 	}
 }
 
-// No mail of test mode, even if another program has stored an address; and its payment is taken as ever.
+// No mail of test mode, even if another program has stored an address; and its payment is taken as usual.
 func TestSettle_ReceiptInTestMode(t *testing.T) {
 	s, c := openReceipts(t)
 	id := mustCreate(t, s, with(merchant(), inTestMode), newSession()).Session.ID

@@ -41,7 +41,7 @@ func consoleFaults() []fault {
 			end:   func(s *deployment) { s.console.toAPI.heal() },
 		}),
 		during("the console without the Kubernetes API", outage{
-			begin: func(s *deployment) { s.console.toKube.Cut() }, end: func(s *deployment) { s.console.toKube.Mend() },
+			begin: func(s *deployment) { s.console.toKube.Cut() }, end: func(s *deployment) { s.console.toKube.Restore() },
 		}),
 		{
 			"P11", "kill -9 of the console between issuing a key and showing it",

@@ -309,7 +309,7 @@ func tryWithoutKube(t *testing.T) (int, string) {
 		roles := []*process{shared.operator, api.process, s.dispatchers[0]}
 		for _, role := range roles {
 			role.toKube.Cut()
-			t.Cleanup(role.toKube.Mend) // also if this test fails
+			t.Cleanup(role.toKube.Restore) // also if this test fails
 		}
 		for range 50 {
 			id := s.mustCall(http.StatusCreated, api.public, http.MethodPost, sessions, key, `{"amountCents":100}`).Text("sessionId")
@@ -335,7 +335,7 @@ func tryWithoutKube(t *testing.T) (int, string) {
 		}
 		before := shared.asked.n.Load()
 		for _, role := range roles {
-			role.toKube.Mend()
+			role.toKube.Restore()
 		}
 		for _, merchant := range merchants {
 			eventually(t, merchant.Name+" is Ready", func() bool {

@@ -96,8 +96,8 @@ func (p *Proxy) Cut() {
 	p.server.CloseClientConnections()
 }
 
-// Mend ends Cut.
-func (p *Proxy) Mend() { p.all.open() }
+// Restore ends Cut.
+func (p *Proxy) Restore() { p.all.open() }
 
 // Close stops the proxy, frozen or not.
 func (p *Proxy) Close() {

@@ -122,7 +122,7 @@ func TestReplica_WithoutKubernetes(t *testing.T) {
 	_, key := s.till()
 	const cut = 1
 	shared.proxies[cut].Cut()
-	t.Cleanup(shared.proxies[cut].Mend)
+	t.Cleanup(shared.proxies[cut].Restore)
 
 	created := s.want(s.call(cut, http.MethodPost, sessions, key, `{"amountCents":100}`), http.StatusCreated)
 	s.want(s.call(cut, http.MethodGet, "/api/v1/public/sessions/"+created.Body["sessionId"].(string), "", ""), http.StatusOK)
@@ -137,7 +137,7 @@ func TestReplica_WithoutKubernetes(t *testing.T) {
 	next := rotated.Body["fullKey"].(string)
 	s.want(s.call(cut, http.MethodGet, me, next, ""), http.StatusOK)
 
-	shared.proxies[cut].Mend()
+	shared.proxies[cut].Restore()
 	s.Eventually("the replica rotates again", func() bool {
 		return s.call(cut, http.MethodPost, rotate, next, "").Status == http.StatusOK
 	})
