@@ -2,7 +2,7 @@
 //
 // With docker it builds the Dockerfile, and loads the image under its tag. Without docker it makes the same image itself, from
 // a binary that Go compiles for each platform and the certificate authorities that Mozilla trusts; that needs no daemon, no
-// registry and no root. Either way it writes an archive, and fails if the image holds anything else or runs as root.
+// registry (ko pulls its base image from one) and no root. Either way it writes an archive, and fails if the image holds anything else or runs as root.
 package main
 
 import (
