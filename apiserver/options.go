@@ -28,8 +28,6 @@ type Options struct {
 	// CredentialsNamespace holds the published objects. Default merchant-operator-credentials.
 	CredentialsNamespace string
 
-	// RedisTimeout bounds each script. Default 300 ms.
-	RedisTimeout time.Duration
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
 	SessionRetention time.Duration
 	// Receipts: dispatchers send receipts, so the address for one is stored. Default false.
@@ -93,7 +91,6 @@ func DefaultOptions() Options {
 	return Options{
 		Options:              role.DefaultOptions(),
 		CredentialsNamespace: "merchant-operator-credentials",
-		RedisTimeout:         300 * time.Millisecond,
 		SessionRetention:     72 * time.Hour,
 		LastUseStep:          published.LastUseStep,
 		History:              feed.History{}.WithDefaults(),

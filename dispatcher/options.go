@@ -57,8 +57,10 @@ type MailServer = receipts.ServerOptions
 
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
+	shared := role.DefaultOptions()
+	shared.RedisTimeout = redisTimeout
 	return Options{
-		Options:              role.DefaultOptions(),
+		Options:              shared,
 		CredentialsNamespace: "merchant-operator-credentials",
 		Lease:                30 * time.Second,
 		Concurrency:          8,

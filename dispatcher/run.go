@@ -35,7 +35,7 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("--webhook-allow-cidrs: %w", err)
 	}
 	defer client.Close()
-	r, err := role.Open(ctx, "dispatcher", options.Options, redis.Options{Timeout: redisTimeout})
+	r, err := role.Open(ctx, "dispatcher", options.Options, redis.Options{})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ type Options struct {
 	// Ops is the port of health and metrics.
 	Ops ops.Options
 
+	// RedisTimeout bounds each operation on Redis. Default 300 ms.
+	RedisTimeout time.Duration
 	// DrainDelay is the time between becoming unready and closing the listeners, for load balancers. Default 5 s.
 	DrainDelay time.Duration
 	// ShutdownTimeout is the maximum wait for what is in progress after that. Default 20 s.
@@ -33,7 +35,10 @@ type Options struct {
 
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
-	return Options{Ops: ops.DefaultOptions(), DrainDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second, Now: time.Now, Log: slog.Default()}
+	return Options{
+		Ops: ops.DefaultOptions(), RedisTimeout: 300 * time.Millisecond, DrainDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second,
+		Now: time.Now, Log: slog.Default(),
+	}
 }
 
 // Validate names the flag of an invalid option.

@@ -48,7 +48,8 @@ func (r *Role) open(ctx context.Context, name string, connection redis.Options) 
 		return fmt.Errorf("start tracing: %w", err)
 	}
 	r.Tracer, r.stopTracing = tracer, stopTracing
-	connection.URL, connection.Log, connection.Registerer, connection.Tracer = r.options.RedisURL, r.options.Log, r.Registry, r.Tracer
+	connection.URL, connection.Timeout = r.options.RedisURL, r.options.RedisTimeout
+	connection.Log, connection.Registerer, connection.Tracer = r.options.Log, r.Registry, r.Tracer
 	if r.Redis, err = redis.Open(connection); err != nil {
 		return err
 	}
