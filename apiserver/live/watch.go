@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -20,7 +21,7 @@ type Watch struct {
 	hub     *Hub
 	session *watched
 	address string
-	ended   chan struct{} // has room for one
+	wake    func() // nil until Notify
 }
 
 // Watch begins to watch a session for a client address. Read the session after that, and give what was read to Seen: what happens between
@@ -45,11 +46,8 @@ func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
 		b.sessions[id] = w
 		h.schedule(w, h.nextLook(time.Now()), Reread)
 	}
-	watch := &Watch{hub: h, session: w, address: address, ended: make(chan struct{}, 1)}
+	watch := &Watch{hub: h, session: w, address: address}
 	w.watches = append(w.watches, watch)
-	if w.over() {
-		watch.notify()
-	}
 	return watch, nil
 }
 
@@ -81,8 +79,23 @@ func (w *Watch) Seen(sess store.PublicSession) {
 	}
 }
 
-// Ended receives once the session has ended, or is gone.
-func (w *Watch) Ended() <-chan struct{} { return w.ended }
+// Notify has wake called once the session has ended, or is gone, perhaps more than once, and at once if that was before. It must not block, and
+// not use the Watch. Call Notify once.
+func (w *Watch) Notify(wake func()) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.wake = wake
+	if w.session.over() {
+		wake()
+	}
+}
+
+// Ended is Notify with a channel, which is closed then.
+func (w *Watch) Ended() <-chan struct{} {
+	ended := make(chan struct{})
+	w.Notify(sync.OnceFunc(func() { close(ended) }))
+	return ended
+}
 
 // Session returns the session as it was read when it had ended. The error is store.ErrNotFound if it is gone.
 func (w *Watch) Session() (store.PublicSession, error) {
@@ -116,8 +129,7 @@ func (w *Watch) Stop() {
 }
 
 func (w *Watch) notify() {
-	select {
-	case w.ended <- struct{}{}:
-	default:
+	if w.wake != nil {
+		w.wake()
 	}
 }

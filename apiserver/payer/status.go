@@ -198,12 +198,12 @@ func (h *Handler) awaitEnd(
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	draining, ended := h.streams.drained, *sess
+	ends, draining, ended := watch.Ended(), h.streams.drained, *sess
 	e.Hold(func() {
 		for waiting := true; waiting; {
 			waiting = false
 			select {
-			case <-watch.Ended():
+			case <-ends:
 				ended, err = watch.Session()
 			case <-r.Context().Done():
 				err = r.Context().Err()

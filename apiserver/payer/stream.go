@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -32,18 +34,42 @@ type StreamOptions struct {
 }
 
 // streams are the open streams. Each has left net/http, whose buffers and stacks take three times the memory of the rest, and with it the
-// connections that the server counts and closes.
+// connections that the server counts and closes. Each has one goroutine, as every stack is work for the garbage collector.
 type streams struct {
 	options StreamOptions
 	drained <-chan struct{} // closed when this replica drains
+	stop    func()          // ends the wait for that
 
-	stop    chan struct{} // closed to end all at once
-	once    sync.Once
-	running sync.WaitGroup
+	mu       sync.Mutex
+	open     map[*stream]struct{}
+	draining bool
+	closed   bool
+	running  sync.WaitGroup
 }
 
 func newStreams(options StreamOptions, drained <-chan struct{}) *streams {
-	return &streams{options: options, drained: drained, stop: make(chan struct{})}
+	stopped := make(chan struct{})
+	s := &streams{
+		options: options, drained: drained, stop: sync.OnceFunc(func() { close(stopped) }), open: map[*stream]struct{}{},
+	}
+	go func() {
+		select {
+		case <-drained:
+			s.drain()
+		case <-stopped:
+		}
+	}()
+	return s
+}
+
+// drain has all streams end, each at a random time.
+func (s *streams) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	for each := range s.open {
+		each.endBy(time.Now().Add(jitter.UpTo(s.options.Drain)))
+	}
 }
 
 // finish waits for the streams, which end by themselves in a drain, and ends the others with ctx. No request may be in progress.
@@ -54,9 +80,37 @@ func (s *streams) finish(ctx context.Context) {
 }
 
 // close ends all streams.
-func (s *streams) close() { s.once.Do(func() { close(s.stop) }) }
+func (s *streams) close() {
+	s.stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for each := range s.open {
+		_ = each.Close()
+	}
+}
 
-// stream is an open stream.
+// add counts an open stream, which may come after a drain has begun.
+func (s *streams) add(opened *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[opened] = struct{}{}
+	if s.draining {
+		opened.endBy(time.Now().Add(jitter.UpTo(s.options.Drain)))
+	}
+	if s.closed {
+		_ = opened.Close()
+	}
+}
+
+func (s *streams) remove(ended *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, ended)
+}
+
+// stream is an open stream. Its goroutine waits in Read, which returns when the client has gone, or at a deadline: that of the next heartbeat,
+// of a drain, or the past, when the session has ended.
 type stream struct {
 	net.Conn
 
@@ -64,6 +118,11 @@ type stream struct {
 	watch   *live.Watch
 	sess    store.PublicSession
 	expires time.Time
+
+	mu    sync.Mutex // of what others set, and of the deadline
+	ended bool       // the session has
+	end   time.Time  // of the stream, in a drain; zero: none
+	read  [1]byte
 }
 
 // serve takes over the connection of a request and sends the state, then what changes, until the session has ended. It takes over the
@@ -83,52 +142,81 @@ func (s *streams) serve(w http.ResponseWriter, watch *live.Watch, sess *store.Pu
 		watch.Stop()
 		return fmt.Errorf("take over a connection: %w", err)
 	}
-	opened := &stream{conn, s, watch, *sess, expires}
+	opened := &stream{Conn: conn, streams: s, watch: watch, sess: *sess, expires: expires}
+	s.add(opened)
 	go opened.run(head.Bytes())
 	return nil
 }
 
 func (s *stream) run(head []byte) {
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		_, _ = s.Read(make([]byte, 1)) // a client has nothing more to say, but that it has gone
-	}()
 	defer s.streams.running.Done()
 	defer s.watch.Stop()
-	defer func() {
-		_ = s.Close()
-		<-gone
-	}()
+	defer s.streams.remove(s)
+	defer func() { _ = s.Close() }()
 	if s.send(head, retryEvent(), statusEvent(&s.sess), s.expiresInEvent()) != nil || s.sess.Status.Final() {
 		return
 	}
-	heartbeat := time.NewTimer(jitter.UpTo(s.streams.options.Heartbeat)) // not all of a reconnect at once
-	defer heartbeat.Stop()
-	draining := s.streams.drained
-	var drained <-chan time.Time
-	for {
-		select {
-		case <-s.watch.Ended():
-			if ended, err := s.watch.Session(); err == nil {
-				_ = s.send(statusEvent(&ended))
+	s.watch.Notify(s.wake)
+	heartbeat := time.Now().Add(jitter.UpTo(s.streams.options.Heartbeat)) // not all of a reconnect at once
+	for s.awaitUntil(heartbeat) {
+		ended, end := s.state()
+		switch now := time.Now(); {
+		case ended:
+			if sess, err := s.watch.Session(); err == nil {
+				_ = s.send(statusEvent(&sess))
 			}
 			return
-		case <-heartbeat.C:
+		case !end.IsZero() && !now.Before(end):
+			return
+		case !now.Before(heartbeat):
 			if s.send(s.expiresInEvent()) != nil {
 				return
 			}
-			heartbeat.Reset(s.streams.options.Heartbeat)
-		case <-draining:
-			draining, drained = nil, time.After(jitter.UpTo(s.streams.options.Drain))
-		case <-drained:
-			return
-		case <-gone:
-			return
-		case <-s.streams.stop:
-			return
+			heartbeat = time.Now().Add(s.streams.options.Heartbeat)
 		}
 	}
+}
+
+// awaitUntil waits until a time, or until wake or endBy is called; false: the client has gone, or sends something, or the stream is closed.
+func (s *stream) awaitUntil(deadline time.Time) bool {
+	s.mu.Lock()
+	if !s.end.IsZero() && s.end.Before(deadline) {
+		deadline = s.end
+	}
+	if s.ended {
+		deadline = past
+	}
+	err := s.SetReadDeadline(deadline)
+	s.mu.Unlock()
+	if err == nil {
+		_, err = s.Read(s.read[:])
+	}
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// past is a deadline that ends a Read at once.
+var past = time.Unix(1, 0)
+
+func (s *stream) state() (ended bool, end time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended, s.end
+}
+
+// wake has the stream send the end of its session.
+func (s *stream) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	_ = s.SetReadDeadline(past) // an error comes with the Read
+}
+
+// endBy has the stream end at a time.
+func (s *stream) endBy(end time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = end
+	_ = s.SetReadDeadline(past) // the next one is the earlier of this time and the heartbeat
 }
 
 // send writes at once. An error means that the client has gone, or does not read.
