@@ -88,6 +88,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 	defer beating.Wait()
 	defer stop()
 	d.loops(ctx, attempts)
+	d.holders.drain()
 
 	d.queues.close(attempts)
 	if d.queues.wait(d.options.ShutdownTimeout) {

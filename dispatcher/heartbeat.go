@@ -57,6 +57,15 @@ func (h holders) buckets(one *holder) (buckets []session.Bucket) {
 	return buckets
 }
 
+// drain leaves what others hold to those that still lease.
+func (h holders) drain() {
+	for _, one := range h {
+		one.beating.Lock()
+		one.draining = true
+		one.beating.Unlock()
+	}
+}
+
 // run makes heartbeats until ctx ends.
 func (h holders) run(ctx context.Context, log *loop.Log) {
 	var loops []loop.Loop
@@ -78,6 +87,7 @@ type holder struct {
 
 	beating  sync.Mutex // one heartbeat at a time
 	failedAt time.Time  // when the last one failed; guarded by beating
+	draining bool       // nothing is leased any more, so no other holder is removed; guarded by beating
 
 	mu       sync.Mutex
 	name     string    // empty: the first heartbeat is still to be made
@@ -129,11 +139,11 @@ func (h *holder) confirm(ctx context.Context) (name string, err error) {
 func (h *holder) await(ctx context.Context, name string, now func() time.Time, until time.Time) bool {
 	for {
 		switch current, ok := h.current(); {
-		case current != name:
+		case current != name, now().After(until):
 			return false
 		case ok:
 			return true
-		case now().After(until), !loop.Pause(ctx, confirmPause):
+		case !loop.Pause(ctx, confirmPause):
 			return false
 		}
 	}
@@ -144,7 +154,7 @@ func (h *holder) heartbeat(ctx context.Context) (more bool, err error) {
 	h.beating.Lock()
 	defer h.beating.Unlock()
 	silent, err := h.beat(ctx)
-	if err != nil {
+	if err != nil || h.draining {
 		return false, err
 	}
 	for name, heartbeats := range silent {
@@ -221,8 +231,8 @@ func (h *holder) freed(orphan string) {
 	delete(h.orphaned, orphan)
 }
 
-// freeLeases frees the leases of holders that this one removed, and leases their events. If it fails half way, the rest is due when its leases
-// end.
+// freeLeases frees the leases of holders that this one removed, and leases their events. If it is killed half way, another dispatcher removes the
+// holder again.
 func (d *dispatcher) freeLeases(ctx, attempts context.Context, h *holder) error {
 	for _, orphan := range h.orphans() {
 		events := 0
@@ -235,6 +245,9 @@ func (d *dispatcher) freeLeases(ctx, attempts context.Context, h *holder) error 
 				return err
 			}
 			events += freed
+		}
+		if err := d.outbox.ForgetHolder(ctx, h.bucket, orphan); err != nil {
+			return err
 		}
 		h.freed(orphan)
 		if events > 0 {

@@ -74,7 +74,40 @@ func TestFreeLeases_KilledDispatcher(t *testing.T) {
 	if text := f.Log.String(); !strings.Contains(text, "took over the events of a dispatcher") {
 		t.Errorf("the log is %s", text)
 	}
-	if left := f.heartbeats(t); len(left) != 1 {
+	dispatchertest.Eventually(t, "the killed ones are forgotten", func() bool { return len(f.heartbeats(t)) == 1 })
+}
+
+// A dispatcher that was killed after it had removed another one leaves the leases to a third.
+func TestFreeLeases_RemoverKilled(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	id := f.Event(t, f.EndpointAt(shop.URL, 7).MerchantID)
+	f.kill(t, "killed", 7, 1)
+	removed, err := f.Outbox.RemoveHolder(t.Context(), f.Outbox.HolderBuckets()[0], "killed", "1")
+	if err != nil || !removed {
+		t.Fatalf("removed: %t, %v", removed, err)
+	}
+	start(t, f.dispatcher(t))
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
+	}
+	dispatchertest.Eventually(t, "the removed one is forgotten", func() bool { return len(f.heartbeats(t)) == 1 })
+}
+
+// A dispatcher that drains frees no leases, so it leaves others alone.
+func TestHeartbeat_DrainRemovesNobody(t *testing.T) {
+	f := newFixture(t)
+	d := f.dispatcher(t)
+	d.prepare()
+	f.kill(t, "killed", 7, 0)
+	h := d.holders.in(7)
+	_, err := h.heartbeat(t.Context())
+	dispatchertest.Must(t, err)
+	d.holders.drain()
+	h.others["killed"] = sighting{"1", time.Now().Add(-time.Hour)}
+	_, err = h.heartbeat(t.Context())
+	dispatchertest.Must(t, err)
+	if left := f.heartbeats(t); left["killed"] != 1 {
 		t.Errorf("the holders are %v", left)
 	}
 }
@@ -166,6 +199,17 @@ func TestAttempt_AfterFreeze(t *testing.T) {
 				t.Errorf("after a heartbeat: result %v, %d attempts, want %v, %d", result, len(shop.ids()), want, attempts)
 			}
 		})
+	}
+}
+
+// A process that was frozen while it waited must not begin when its lease may have ended.
+func TestAwait_TooLate(t *testing.T) {
+	h := &holder{name: "here", at: time.Now()}
+	if h.await(t.Context(), "here", func() time.Time { return noon.Add(1) }, noon) {
+		t.Error("an attempt may begin after its time")
+	}
+	if !h.await(t.Context(), "here", func() time.Time { return noon }, noon) {
+		t.Error("an attempt may not begin in time")
 	}
 }
 

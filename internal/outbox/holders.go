@@ -47,8 +47,8 @@ func (o *Outbox) Heartbeat(ctx context.Context, bucket session.Bucket, holder st
 	return heartbeats, nil
 }
 
-// RemoveHolder removes a holder, unless it has made another heartbeat, and reports whether it did. Then the caller frees its leases. The error is
-// redis.ErrCorrupt or redis.ErrUnavailable.
+// RemoveHolder removes a holder, unless it has made another heartbeat, and reports whether it did. Then the caller frees its leases and forgets it;
+// if not, it can be removed again. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) RemoveHolder(ctx context.Context, bucket session.Bucket, holder, heartbeats string) (bool, error) {
 	call := redis.NewCall(removeHolderScript)
 	call.Key("holders_key", redis.BucketKeyspace(bucket), holdersKey)
@@ -59,6 +59,15 @@ func (o *Outbox) RemoveHolder(ctx context.Context, bucket session.Bucket, holder
 		return false, err
 	}
 	return reply.Int() == 1, reply.Err()
+}
+
+// ForgetHolder forgets a removed holder whose leases are free. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (o *Outbox) ForgetHolder(ctx context.Context, bucket session.Bucket, holder string) error {
+	call := redis.NewCall(forgetHolderScript)
+	call.Key("holders_key", redis.BucketKeyspace(bucket), holdersKey)
+	call.Text("holder", holder)
+	reply, err := o.redis.Run(ctx, &call)
+	return leaseError("forget a holder of leases", &reply, err)
 }
 
 // freeBatch bounds how long free_leases blocks Redis.

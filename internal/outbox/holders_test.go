@@ -30,7 +30,7 @@ func TestHeartbeat_CountsEachHolder(t *testing.T) {
 	}
 }
 
-// A holder is removed once, and not after another heartbeat. It learns of it, also when Redis has lost all holders.
+// A holder is removed once, and not after another heartbeat, and again until it is forgotten. It learns of it, also when Redis has lost all holders.
 func TestRemoveHolder(t *testing.T) {
 	s := newFixture(t)
 	s.beat(t, "frozen", true)
@@ -38,7 +38,7 @@ func TestRemoveHolder(t *testing.T) {
 	for _, row := range []struct {
 		heartbeats string
 		want       bool
-	}{{"1", false}, {"2", true}, {"2", false}} {
+	}{{"1", false}, {"2", true}, {"2", false}, {"removed", true}} {
 		removed, err := s.RemoveHolder(t.Context(), s.bucket(), "frozen", row.heartbeats)
 		must(t, err)
 		if removed != row.want {
@@ -48,8 +48,17 @@ func TestRemoveHolder(t *testing.T) {
 	if _, err := s.Heartbeat(t.Context(), s.bucket(), "frozen", false); !errors.Is(err, outbox.ErrHolderRemoved) {
 		t.Errorf("got %v, want ErrHolderRemoved", err)
 	}
-	if heartbeats := s.beat(t, "another", true); len(heartbeats) != 1 {
-		t.Errorf("the holders are %v", heartbeats)
+	if heartbeats := s.beat(t, "another", true); len(heartbeats) != 2 {
+		t.Errorf("before it is forgotten the holders are %v", heartbeats)
+	}
+	for _, holder := range []string{"frozen", "another"} { // only a removed one is forgotten
+		must(t, s.ForgetHolder(t.Context(), s.bucket(), holder))
+	}
+	if heartbeats := s.beat(t, "another", false); len(heartbeats) != 1 {
+		t.Errorf("after it was forgotten the holders are %v", heartbeats)
+	}
+	if _, err := s.Heartbeat(t.Context(), s.bucket(), "frozen", false); !errors.Is(err, outbox.ErrHolderRemoved) {
+		t.Errorf("got %v, want ErrHolderRemoved", err)
 	}
 }
 

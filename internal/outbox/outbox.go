@@ -61,6 +61,7 @@ var (
 	leaseScript             = script("lease_events", clock, Queue, endpoint)
 	heartbeatScript         = script("heartbeat", clock)
 	removeHolderScript      = script("remove_holder", clock)
+	forgetHolderScript      = script("forget_holder", clock)
 	freeLeasesScript        = script("free_leases", clock, Queue)
 	forgetScript            = script("forget_event", clock, Queue)
 	endScript               = script("end_event", clock, Queue, endpoint)

@@ -28,24 +28,25 @@ func TestOperations_RedisAway(t *testing.T) {
 	s.server.Stop()
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"lease":        second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
-		"deliver":      s.Delivered(ctx, lease, "here"),
-		"fail":         second(s.Failed(ctx, lease, outbox.Failure{})),
-		"defer":        s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
-		"dead letter":  s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
-		"list":         second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
-		"resend":       second(s.Resend(ctx, outbox.ResendRequest{IDs: []string{lease.Event.ID}})),
-		"count":        second(s.Backlog(ctx, s.bucket())),
-		"pending work": second(s.PendingWork(ctx)),
-		"reports":      second(s.PendingReports(ctx)),
-		"heartbeat":    second(s.Heartbeat(ctx, s.bucket(), "a test", true)),
-		"remove":       second(s.RemoveHolder(ctx, s.bucket(), "a test", "1")),
-		"free":         second(s.FreeLeases(ctx, s.bucket(), "a test")),
-		"resume":       second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
-		"watched":      second(s.WatchedEndpoints(ctx, s.bucket())),
-		"endpoints":    second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
-		"report":       s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
-		"forget":       s.ForgetEndpoint(ctx, s.asks.MerchantID),
+		"lease":         second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
+		"deliver":       s.Delivered(ctx, lease, "here"),
+		"fail":          second(s.Failed(ctx, lease, outbox.Failure{})),
+		"defer":         s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
+		"dead letter":   s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
+		"list":          second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
+		"resend":        second(s.Resend(ctx, outbox.ResendRequest{IDs: []string{lease.Event.ID}})),
+		"count":         second(s.Backlog(ctx, s.bucket())),
+		"pending work":  second(s.PendingWork(ctx)),
+		"reports":       second(s.PendingReports(ctx)),
+		"heartbeat":     second(s.Heartbeat(ctx, s.bucket(), "a test", true)),
+		"remove":        second(s.RemoveHolder(ctx, s.bucket(), "a test", "1")),
+		"free":          second(s.FreeLeases(ctx, s.bucket(), "a test")),
+		"forget holder": s.ForgetHolder(ctx, s.bucket(), "a test"),
+		"resume":        second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
+		"watched":       second(s.WatchedEndpoints(ctx, s.bucket())),
+		"endpoints":     second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
+		"report":        s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
+		"forget":        s.ForgetEndpoint(ctx, s.asks.MerchantID),
 	} {
 		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)
@@ -74,6 +75,7 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, second(s.Backlog(ctx, s.bucket())))
 	s.leaseFor(t, time.Hour, 1000)
 	must(t, second(s.FreeLeases(ctx, s.bucket(), "a test")))
+	must(t, s.ForgetHolder(ctx, s.bucket(), "a test"))
 	for _, rest := range s.leaseFor(t, time.Hour, 1000) {
 		must(t, s.Drop(ctx, rest))
 	}

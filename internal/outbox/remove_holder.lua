@@ -1,10 +1,11 @@
 local holders_key = unpack(KEYS)
 local holder, heartbeats = unpack(ARGV)
 
--- Removes a holder that has made no heartbeat since it had made so many. The reply says whether it did: of several callers only one removes it.
+-- Marks a holder as removed that has made no heartbeat since it had made so many. The reply says whether it did: of several callers only one marks
+-- it. A mark stays until the leases are free, so that another dispatcher frees them if this one dies.
 
 if call('HGET', holders_key, holder) ~= heartbeats then
   return {'OK', 0}
 end
-call('HDEL', holders_key, holder)
+call('HSET', holders_key, holder, 'removed')
 return {'OK', 1}

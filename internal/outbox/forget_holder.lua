@@ -1,0 +1,9 @@
+local holders_key = unpack(KEYS)
+local holder = unpack(ARGV)
+
+-- Forgets a removed holder, whose leases are free.
+
+if call('HGET', holders_key, holder) == 'removed' then
+  call('HDEL', holders_key, holder)
+end
+return {'OK'}
