@@ -24,6 +24,10 @@ const (
 	confirmPause = 50 * time.Millisecond
 )
 
+// identityLength is how much of the end of its identity the name of a holder has: that of a pod's name and the process id. Each lease
+// writes the name twice.
+const identityLength = 7
+
 // errNoHeartbeat says that nothing may be leased or sent now.
 var errNoHeartbeat = errors.New("no heartbeat was recorded for too long")
 
@@ -34,7 +38,7 @@ type holders map[session.Bucket]*holder
 func newHolders(events *outbox.Outbox, identity string, log *loop.Log) holders {
 	all := holders{}
 	for _, bucket := range events.HolderBuckets() {
-		all[bucket] = &holder{outbox: events, bucket: bucket, identity: identity, log: log, removed: loop.NewSignal(), orphaned: map[string]bool{}}
+		all[bucket] = &holder{outbox: events, bucket: bucket, identity: identity[max(0, len(identity)-identityLength):], log: log, removed: loop.NewSignal(), orphaned: map[string]bool{}}
 	}
 	return all
 }

@@ -259,6 +259,24 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// Each lease writes the name twice, so it has only the end of a pod's name. The random part tells holders apart.
+func TestHolders_ShortName(t *testing.T) {
+	f := newFixture(t)
+	names := map[string]bool{}
+	for range 2 {
+		all := newHolders(f.Outbox, "merchant-operator-dispatcher-6f7b9d8c5d-x2vlq-1", loop.NewLog(f.dispatcher(t).options.Log))
+		name, err := all.in(7).confirm(t.Context())
+		dispatchertest.Must(t, err)
+		if len(name) != 16 || !strings.HasPrefix(name, "x2vlq-1-") {
+			t.Errorf("the holder is %q, want x2vlq-1- and 8 characters", name)
+		}
+		names[name] = true
+	}
+	if len(names) != 2 {
+		t.Errorf("two holders have the names %v", names)
+	}
+}
+
 // In a Redis Cluster each bucket has holders of its own.
 func TestHolders_RedisCluster(t *testing.T) {
 	servers := storetest.StartCluster(t)

@@ -15,9 +15,13 @@ local endpoint = read_endpoint(endpoint_key)
 if endpoint[DISABLED] then
   return {'OK'} -- only another target ends that
 end
+local was_healthy = endpoint[HEALTHY] and not endpoint[SINCE] and endpoint[TARGET] == target
+if was_healthy and string.sub(endpoint[DELIVERED] or '', 1, -4) == clock[1] then
+  return {'OK'} -- people see the time of the last delivery in seconds
+end
 call('HSET', endpoint_key, 'delivered', now_ms)
-if endpoint[HEALTHY] and not endpoint[SINCE] and endpoint[TARGET] == target then
-  return {'OK'} -- it was healthy before
+if was_healthy then
+  return {'OK'}
 end
 local recovered = unhealthy(endpoint)
 if recovered or not endpoint[HEALTHY] or endpoint[TARGET] ~= target then

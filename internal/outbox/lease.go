@@ -85,7 +85,8 @@ const ReasonDecodeError = "decode_error"
 // longest due ones first, so that no backlog delays another merchant. An event that cannot be read does not block the others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
 	space := redis.BucketKeyspace(bucket)
-	token := request.HolderIdentity + ":" + rand.Text()
+	// Only leases of one event by one holder that end in the same millisecond differ by the random text alone.
+	token := request.HolderIdentity + ":" + rand.Text()[:8]
 	call := redis.NewCall(leaseScript)
 	call.Key("queue_key", space, QueueKey)
 	call.Key("due_key", space, DueKey)

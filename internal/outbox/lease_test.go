@@ -215,6 +215,18 @@ func TestLease_Blocked(t *testing.T) {
 	}
 }
 
+// A lease writes its entry when it begins and when it ends, so the entry is short.
+func TestLease_ShortEntry(t *testing.T) {
+	s := newFixture(t)
+	id := s.event(t)
+	s.one(t)
+	entry, _, _ := storetest.Queued(t, s.redis, s.tag, id)
+	fields := strings.Split(entry, ":")
+	if len(fields) != 5 || fields[3] != "a test" || len(fields[4]) != 8 {
+		t.Errorf("the leased entry is %q, want a token of 8 characters", entry)
+	}
+}
+
 // What a dispatcher has no room for stays in Redis, and the others share what is left of the limit.
 func TestLease_Room(t *testing.T) {
 	s := newFixture(t)

@@ -23,6 +23,34 @@ func TestDelivered_LeavesNothing(t *testing.T) {
 	}
 }
 
+// People see the time of the last delivery in seconds, so further deliveries of one second write nothing to a healthy endpoint. A clock that was
+// set back counts.
+func TestDelivered_WritesTimeOncePerSecond(t *testing.T) {
+	s := newFixture(t)
+	endpoint := s.tag + "endpoint:" + s.asks.MerchantID
+	s.deliver(t, "here")
+	for name, row := range map[string]struct {
+		ago  time.Duration
+		kept bool
+	}{"same second": {0, true}, "second before": {time.Second, false}, "clock set back": {-time.Hour, false}} {
+		for attempt := true; attempt; { // again, if the delivery comes in another second than the fixture
+			s.event(t)
+			lease, now := s.one(t), s.redis.Time(t.Context()).Val()
+			last := now.Add(-row.ago).Truncate(time.Second)
+			must(t, s.redis.HSet(t.Context(), endpoint, "delivered", last.UnixMilli()).Err())
+			must(t, s.Delivered(t.Context(), lease, "here"))
+			after := s.redis.Time(t.Context()).Val()
+			if attempt = row.kept && after.Unix() != now.Unix(); attempt {
+				continue
+			}
+			found := s.state(t).LastDelivery
+			if found.Equal(last) != row.kept || found.Before(now.Truncate(time.Second)) || found.After(after) {
+				t.Errorf("%s: the last delivery was at %s and is at %s, between %s and %s", name, last, found, now, after)
+			}
+		}
+	}
+}
+
 func TestFailed_RetriesLater(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
