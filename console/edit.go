@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -93,8 +94,11 @@ func (c *console) change(w http.ResponseWriter, r *http.Request, viewer login.Pe
 	return true, nil
 }
 
-// patch changes a Merchant that still has this generation. Only its spec counts: another writer of its status is no conflict.
+// patch changes a Merchant that still has this generation. Only its spec counts: another writer of its status is no conflict. It leaves the
+// request time to find out whether a change without an answer was made.
 func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change func(*v1alpha1.Merchant)) (*v1alpha1.Merchant, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
+	defer cancel()
 	latest := seen
 	for {
 		changed := latest.DeepCopy()
@@ -105,7 +109,8 @@ func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change fun
 		}
 		latest = new(v1alpha1.Merchant)
 		if err := c.kube.Get(ctx, client.ObjectKeyFromObject(seen), latest); err != nil {
-			return seen, err
+			// The conflict may be with this change, so a refused read (an APIStatus) must not pass for a refused change.
+			return seen, errors.New("read the Merchant after a conflict: " + err.Error())
 		}
 		again := latest.DeepCopy()
 		change(again)

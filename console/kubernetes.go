@@ -127,13 +127,15 @@ func mayBeDone(err error) bool {
 	return errors.Is(err, errKubernetes) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
 }
 
+// kubernetesTimeout limits a read or change of one object. client-go would try for ten seconds, or as long as the request may take.
+const kubernetesTimeout = 4 * time.Second
+
 // get reads an object that a request names. What cannot be a name is errNotFound, and no part of a path of the Kubernetes API.
 func (c *console) get(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	if len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) > 0 {
 		return errNotFound
 	}
-	const longest = 4 * time.Second // client-go would try for ten
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
 	defer cancel()
 	if err := c.kube.Get(ctx, key, into); err != nil {
 		return kubernetesError("read "+key.String(), err)

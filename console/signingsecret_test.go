@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -148,13 +149,22 @@ func TestRotateSigningSecret_AnswerLost(t *testing.T) {
 		lost.Request = done.Request
 		return lost, nil
 	}
+	hang := func(done *http.Response) (*http.Response, error) {
+		<-done.Request.Context().Done()
+		return nil, done.Request.Context().Err()
+	}
 	for _, test := range []struct {
 		name  string
 		lose  func(*http.Response) (*http.Response, error)
+		read  int  // status of the answer to the read that follows; 0: that of the API server
 		fails bool // the first attempt, for the log
 	}{
-		{"connection broken", broken, true},
-		{"sent twice", again, false},
+		{"connection broken", broken, 0, true},
+		{"hang", hang, 0, true},
+		{"sent twice", again, 0, false},
+		{"sent twice, read refused", again, http.StatusForbidden, true},
+		{"sent twice, read not found", again, http.StatusNotFound, true},
+		{"sent twice, too many reads", again, http.StatusTooManyRequests, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t)
@@ -162,15 +172,24 @@ func TestRotateSigningSecret_AnswerLost(t *testing.T) {
 			f.grant(user(alice), []string{"get", "editwebhook"})
 			browser := f.signedIn(alice)
 			config := f.account()
-			var lost atomic.Bool
+			var lost, read atomic.Bool
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 				return roundTrip(func(r *http.Request) (*http.Response, error) {
-					answer, err := next.RoundTrip(r)
-					if err == nil && r.Method == http.MethodPatch && lost.CompareAndSwap(false, true) {
-						_ = answer.Body.Close()
-						return test.lose(answer)
+					switch {
+					case r.Method == http.MethodPatch && lost.CompareAndSwap(false, true):
+						done, err := next.RoundTrip(r.WithContext(context.WithoutCancel(r.Context()))) // however slow the API server is
+						if err != nil {
+							return nil, err
+						}
+						_ = done.Body.Close()
+						done.Request = r
+						return test.lose(done)
+					case r.Method == http.MethodGet && test.read != 0 && lost.Load() && read.CompareAndSwap(false, true):
+						answer := httptest.NewRecorder()
+						answer.WriteHeader(test.read)
+						return answer.Result(), nil
 					}
-					return answer, err
+					return next.RoundTrip(r)
 				})
 			})
 			kube, err := client.New(config, client.Options{Scheme: f.kube.Scheme()})
