@@ -199,6 +199,10 @@ var _ = Describe("The audit log", func() {
 		f.awaitAudited(expired)
 
 		By("taking the conditions away")
+		Eventually(func() string { // the line comes before the status
+			f.read(key)
+			return readyMessage(key)
+		}).ShouldNot(Equal("forged"))
 		f.awaitStalled(key, v1alpha1.ReasonExpired)
 		f.forgeStatus(key, map[string]any{"conditions": nil})
 		Eventually(func(g Gomega) {
