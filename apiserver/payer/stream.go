@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
-	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
@@ -20,8 +21,8 @@ import (
 
 // StreamOptions configure streams and long polls.
 type StreamOptions struct {
-	// Max is the maximum of concurrent ones, and MaxPerAddress that of one client address. They are not among MaxConnections. One takes
-	// about 12 KiB, a long poll 30 KiB. Default 10,000 and 100.
+	// Max is the maximum of concurrent ones, and MaxPerAddress that of one client address. They are not among MaxConnections. A stream
+	// takes about 3 KiB, a long poll 30 KiB. Default 10,000 and 100.
 	Max, MaxPerAddress int
 	// Reread is the most time until a stream shows a change of which no message came. Default a minute.
 	Reread time.Duration
@@ -33,15 +34,17 @@ type StreamOptions struct {
 	Drain time.Duration
 }
 
-// streams are the open streams. Each has left net/http, whose buffers and stacks take three times the memory of the rest, and with it the
-// connections that the server counts and closes. Each has one goroutine, as every stack is work for the garbage collector.
+// streams are the open streams. Each has left net/http, and has no goroutine, timer or buffer while nothing happens on it: of tens of
+// thousands, stacks would be most of the memory and of the garbage collector's work. One goroutine looks at them in turn. What is to be
+// written is written by a goroutine that ends with it, as a client may not read.
 type streams struct {
 	options StreamOptions
 	drained <-chan struct{} // closed when this replica drains
-	stop    func()          // ends the wait for that
+	stop    func()          // ends the goroutine
 
 	mu       sync.Mutex
-	open     map[*stream]struct{}
+	open     []*stream
+	next     int // index of the stream to look at next
 	draining bool
 	closed   bool
 	running  sync.WaitGroup
@@ -49,17 +52,51 @@ type streams struct {
 
 func newStreams(options StreamOptions, drained <-chan struct{}) *streams {
 	stopped := make(chan struct{})
-	s := &streams{
-		options: options, drained: drained, stop: sync.OnceFunc(func() { close(stopped) }), open: map[*stream]struct{}{},
-	}
-	go func() {
-		select {
-		case <-drained:
-			s.drain()
-		case <-stopped:
-		}
-	}()
+	s := &streams{options: options, drained: drained, stop: sync.OnceFunc(func() { close(stopped) })}
+	go s.run(stopped)
 	return s
+}
+
+// longestLap is the longest time until a stream is closed that its client has left.
+const longestLap = 2 * time.Second
+
+// run looks at each stream once a lap, several times between two heartbeats.
+func (s *streams) run(stopped <-chan struct{}) {
+	const laps, steps = 8, 64
+	lap := min(max(s.options.Heartbeat/laps, 1), longestLap)
+	ticker := time.NewTicker(max(lap/steps, time.Millisecond))
+	defer ticker.Stop()
+	drained, last := s.drained, time.Now()
+	for {
+		select {
+		case <-stopped:
+			return
+		case <-drained:
+			drained = nil
+			s.drain()
+		case now := <-ticker.C:
+			s.look(now, float64(now.Sub(last))/float64(lap))
+			last = now
+		}
+	}
+}
+
+// look looks at a share of the streams: those that nobody has looked at for longest.
+func (s *streams) look(now time.Time, share float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := len(s.open)
+	for range min(all, int(math.Ceil(share*float64(all)))) {
+		each := s.open[s.next%all]
+		s.next = (s.next + 1) % all
+		switch {
+		case !each.end.IsZero() && !now.Before(each.end), clientGone(each.socket):
+			go each.close()
+		case !now.Before(each.heartbeat):
+			each.heartbeat = now.Add(s.options.Heartbeat)
+			go each.beat()
+		}
+	}
 }
 
 // drain has all streams end, each at a random time.
@@ -67,8 +104,8 @@ func (s *streams) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	for each := range s.open {
-		each.endBy(time.Now().Add(jitter.UpTo(s.options.Drain)))
+	for _, each := range s.open {
+		each.end = time.Now().Add(jitter.UpTo(s.options.Drain))
 	}
 }
 
@@ -77,6 +114,7 @@ func (s *streams) finish(ctx context.Context) {
 	ended := context.AfterFunc(ctx, s.close)
 	defer ended()
 	s.running.Wait()
+	s.stop()
 }
 
 // close ends all streams.
@@ -85,44 +123,52 @@ func (s *streams) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for each := range s.open {
-		_ = each.Close()
+	for _, each := range s.open {
+		go each.close()
 	}
 }
 
-// add counts an open stream, which may come after a drain has begun.
+// add adds an open stream, which may come after a drain has begun.
 func (s *streams) add(opened *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[opened] = struct{}{}
+	opened.index = len(s.open)
+	s.open = append(s.open, opened)
 	if s.draining {
-		opened.endBy(time.Now().Add(jitter.UpTo(s.options.Drain)))
+		opened.end = time.Now().Add(jitter.UpTo(s.options.Drain))
 	}
 	if s.closed {
-		_ = opened.Close()
+		go opened.close()
 	}
 }
 
-func (s *streams) remove(ended *stream) {
+// remove removes a stream, and reports whether it was there.
+func (s *streams) remove(ended *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, ended)
+	if ended.index < 0 {
+		return false
+	}
+	last := s.open[len(s.open)-1]
+	s.open[ended.index], last.index = last, ended.index
+	s.open[len(s.open)-1] = nil
+	s.open, ended.index = s.open[:len(s.open)-1], -1
+	return true
 }
 
-// stream is an open stream. Its goroutine waits in Read, which returns when the client has gone, or at a deadline: that of the next heartbeat,
-// of a drain, or the past, when the session has ended.
+// stream is an open stream of a pending session.
 type stream struct {
-	net.Conn
-
 	streams *streams
+	conn    net.Conn
+	socket  syscall.RawConn
 	watch   *live.Watch
-	sess    store.PublicSession
-	expires time.Time
+	expires time.Time // the session does
+	writing sync.Mutex
 
-	mu    sync.Mutex // of what others set, and of the deadline
-	ended bool       // the session has
-	end   time.Time  // of the stream, in a drain; zero: none
-	read  [1]byte
+	// Of the streams' mutex:
+	index     int       // among the open ones; negative: closed
+	heartbeat time.Time // the next one
+	end       time.Time // in a drain; zero: none
 }
 
 // serve takes over the connection of a request and sends the state, then what changes, until the session has ended. It takes over the
@@ -136,95 +182,99 @@ func (s *streams) serve(w http.ResponseWriter, watch *live.Watch, sess *store.Pu
 	_ = header.Write(&head) // cannot fail
 	head.WriteString("\r\n")
 	s.running.Add(1) // before the server forgets the connection, so that finish waits for it
-	conn, _, err := http.NewResponseController(w).Hijack()
+	conn, socket, err := takeOver(w)
 	if err != nil {
 		s.running.Done()
 		watch.Stop()
 		return fmt.Errorf("take over a connection: %w", err)
 	}
-	opened := &stream{Conn: conn, streams: s, watch: watch, sess: *sess, expires: expires}
-	s.add(opened)
-	go opened.run(head.Bytes())
+	opened := &stream{
+		streams: s, conn: conn, socket: socket, watch: watch, expires: expires,
+		heartbeat: time.Now().Add(jitter.UpTo(s.options.Heartbeat)), // not all of a reconnect at once
+	}
+	opened.begin(head.Bytes(), sess)
 	return nil
 }
 
-func (s *stream) run(head []byte) {
-	defer s.streams.running.Done()
-	defer s.watch.Stop()
-	defer s.streams.remove(s)
-	defer func() { _ = s.Close() }()
-	if s.send(head, retryEvent(), statusEvent(&s.sess), s.expiresInEvent()) != nil || s.sess.Status.Final() {
+// sendBuffer is in bytes, more than all events of a stream: without it the kernel keeps megabytes for a client that does not read.
+const sendBuffer = 8 << 10
+
+// takeOver returns the connection of a request, and the socket below it.
+func takeOver(w http.ResponseWriter) (net.Conn, syscall.RawConn, error) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	tcp, ok := conn.(interface { // the port of payers has no TLS
+		syscall.Conn
+		SetWriteBuffer(bytes int) error
+	})
+	if !ok {
+		return nil, nil, errors.Join(fmt.Errorf("%T is no TCP connection", conn), conn.Close())
+	}
+	socket, err := tcp.SyscallConn()
+	if err == nil {
+		err = tcp.SetWriteBuffer(sendBuffer)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, socket, nil
+}
+
+// begin sends the first events.
+func (s *stream) begin(head []byte, sess *store.PublicSession) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.streams.add(s)
+	parts := [][]byte{head, retryEvent(), statusEvent(sess)}
+	if sess.Status == session.Pending {
+		parts = append(parts, s.expiresInEvent())
+	}
+	if s.send(parts...) != nil || sess.Status.Final() {
+		s.close()
 		return
 	}
-	s.watch.Notify(s.wake)
-	heartbeat := time.Now().Add(jitter.UpTo(s.streams.options.Heartbeat)) // not all of a reconnect at once
-	for s.awaitUntil(heartbeat) {
-		ended, end := s.state()
-		switch now := time.Now(); {
-		case ended:
-			if sess, err := s.watch.Session(); err == nil {
-				_ = s.send(statusEvent(&sess))
-			}
-			return
-		case !end.IsZero() && !now.Before(end):
-			return
-		case !now.Before(heartbeat):
-			if s.send(s.expiresInEvent()) != nil {
-				return
-			}
-			heartbeat = time.Now().Add(s.streams.options.Heartbeat)
-		}
+	s.watch.Notify(func() { go s.finish() })
+}
+
+// beat sends a heartbeat, unless something else is being sent.
+func (s *stream) beat() {
+	if !s.writing.TryLock() {
+		return
+	}
+	defer s.writing.Unlock()
+	if s.send(s.expiresInEvent()) != nil {
+		s.close()
 	}
 }
 
-// awaitUntil waits until a time, or until wake or endBy is called; false: the client has gone, or sends something, or the stream is closed.
-func (s *stream) awaitUntil(deadline time.Time) bool {
-	s.mu.Lock()
-	if !s.end.IsZero() && s.end.Before(deadline) {
-		deadline = s.end
+// finish sends the end of the session.
+func (s *stream) finish() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if sess, err := s.watch.Session(); err == nil {
+		_ = s.send(statusEvent(&sess))
 	}
-	if s.ended {
-		deadline = past
-	}
-	err := s.SetReadDeadline(deadline)
-	s.mu.Unlock()
-	if err == nil {
-		_, err = s.Read(s.read[:])
-	}
-	return errors.Is(err, os.ErrDeadlineExceeded)
+	s.close()
 }
 
-// past is a deadline that ends a Read at once.
-var past = time.Unix(1, 0)
-
-func (s *stream) state() (ended bool, end time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended, s.end
-}
-
-// wake has the stream send the end of its session.
-func (s *stream) wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	_ = s.SetReadDeadline(past) // an error comes with the Read
-}
-
-// endBy has the stream end at a time.
-func (s *stream) endBy(end time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end = end
-	_ = s.SetReadDeadline(past) // the next one is the earlier of this time and the heartbeat
+// close ends the stream.
+func (s *stream) close() {
+	if !s.streams.remove(s) {
+		return
+	}
+	_ = s.conn.Close()
+	s.watch.Stop()
+	s.streams.running.Done()
 }
 
 // send writes at once. An error means that the client has gone, or does not read.
 func (s *stream) send(parts ...[]byte) error {
-	if err := s.SetWriteDeadline(time.Now().Add(s.streams.options.WriteTimeout)); err != nil {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(s.streams.options.WriteTimeout)); err != nil {
 		return err
 	}
-	_, err := s.Write(bytes.Join(parts, nil))
+	_, err := s.conn.Write(bytes.Join(parts, nil))
 	return err
 }
 
@@ -239,10 +289,6 @@ func statusEvent(sess *store.PublicSession) []byte {
 	return fmt.Appendf(nil, "event: status\nid: %s\ndata: %s\n\n", sess.Status, data)
 }
 
-// expiresInEvent is nil for a session that has ended.
 func (s *stream) expiresInEvent() []byte {
-	if s.sess.Status != session.Pending {
-		return nil
-	}
 	return fmt.Appendf(nil, "event: expires-in\ndata: %s\n\n", secondsUntil(s.expires))
 }
