@@ -1,5 +1,5 @@
-// Package load is an HTTP load generator with a closed loop: each of a fixed number of connections sends the next request when it has
-// the response. It supports just enough HTTP/1.1 for that, to use little of the CPU that it shares with the server: vegeta, which the
+// Package load is an HTTP load generator: each of a fixed number of connections sends the next request when it has the response, or at a
+// constant rate. It supports just enough HTTP/1.1 for that, to use little of the CPU that it shares with the server: vegeta, which the
 // open loop uses, takes more than the servers that are measured.
 package load
 
@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -30,6 +31,17 @@ type Target struct {
 type Schedule struct {
 	Connections      int
 	WarmUp, Duration time.Duration // the warm-up is not counted
+	// PerSecond is the rate of all connections together; zero: as fast as they are answered. A request that is sent late, because the one
+	// before it has no response yet, counts from the time at which it was due.
+	PerSecond float64
+}
+
+// pause is the time between two requests of a connection.
+func (s Schedule) pause() time.Duration {
+	if s.PerSecond == 0 {
+		return 0
+	}
+	return time.Duration(float64(s.Connections) / s.PerSecond * float64(time.Second))
 }
 
 // Result is a measurement.
@@ -64,7 +76,7 @@ func Run(ctx context.Context, target Target, schedule Schedule) (Result, error) 
 	end := begin.Add(schedule.Duration)
 	var asking sync.WaitGroup
 	for _, c := range clients {
-		asking.Go(func() { c.ask(begin, end) })
+		asking.Go(func() { c.ask(begin, end, schedule.pause()) })
 	}
 	asking.Wait()
 	if err := errors.Join(ctx.Err(), failures(clients)); err != nil {
@@ -120,13 +132,24 @@ func connect(ctx context.Context, target Target, number int) (*client, error) {
 }
 
 // ask sends requests until the end, and counts the responses between begin and end.
-func (c *client) ask(begin, end time.Time) {
+func (c *client) ask(begin, end time.Time, pause time.Duration) {
 	if c.err = c.SetDeadline(end.Add(grace)); c.err != nil {
 		return
 	}
 	var request []byte
-	asked := time.Now()
-	for n := 0; asked.Before(end); n++ {
+	due := time.Now().Add(rand.N(pause + 1)) // the connections not all at once
+	for n := 0; ; n++ {
+		asked := time.Now()
+		if pause > 0 {
+			if asked = due; time.Until(due) > 0 {
+				<-time.After(time.Until(due))
+				asked = time.Now() // it may be later
+			}
+			due = due.Add(pause)
+		}
+		if !asked.Before(end) {
+			return
+		}
 		request = c.target.Next(c.number, n, request)
 		status, err := c.exchange(request)
 		if err != nil {
@@ -142,7 +165,6 @@ func (c *client) ask(begin, end time.Time) {
 		if answered.After(begin) && answered.Before(end) {
 			c.took = append(c.took, answered.Sub(asked))
 		}
-		asked = answered
 	}
 }
 

@@ -3,7 +3,6 @@
 package streams
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,8 +56,18 @@ type sample struct {
 	EndRedisCPU  float64       `json:"redisCPUMicrosPerEnd"`
 	StreamMemory float64       `json:"bytesPerStream"`
 	IdleCPU      float64       `json:"cpuMicrosPerStreamAndSecond"`
-	AloneP99     time.Duration `json:"aloneP99Nanoseconds"` // of public reads and of charges
-	BesideP99    time.Duration `json:"besideP99Nanoseconds"`
+	// Without streams, with those of another replica, and with its own.
+	Alone     served `json:"alone"`
+	Elsewhere served `json:"elsewhere"`
+	Beside    served `json:"beside"`
+	// PayersCPU is what the payers' process takes meanwhile, in cores.
+	PayersCPU float64 `json:"payersCores"`
+}
+
+// served is the sum of public reads and charges, at the same rate in all of a round.
+type served struct {
+	P99 time.Duration `json:"p99Nanoseconds"`
+	CPU float64       `json:"cpuMicros"` // of the API
 }
 
 func (b *bench) run(ctx context.Context, out io.Writer) {
@@ -76,7 +85,11 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	ratios["stream_shown_p50_ms"], ratios["stream_shown_p99_ms"] = m.ShownP50.Seconds()*1e3, m.ShownP99.Seconds()*1e3
 	ratios["stream_kib"], ratios["stream_idle_cpu_us_per_s"] = m.StreamMemory/1024, m.IdleCPU
 	ratios["stream_end_cpu_us"], ratios["stream_end_redis_us"] = m.EndCPU, m.EndRedisCPU
-	ratios["p99_beside_idle_streams"] = float64(m.BesideP99) / float64(m.AloneP99)
+	// The payers take CPU of the same machine, so the streams of another replica are the floor.
+	ratios["p99_beside_idle_streams"] = float64(m.Beside.P99) / float64(m.Elsewhere.P99)
+	ratios["p99_beside_payers"] = float64(m.Elsewhere.P99) / float64(m.Alone.P99)
+	ratios["cpu_beside_idle_streams"] = m.Beside.CPU / m.Elsewhere.CPU
+	ratios["payers_cores"] = m.PayersCPU
 	fmt.Fprintf(out, "\n%s\n\n%d streams, of which each shows the end of its session: p50 %s, p99 %s\n%d idle streams: %.1f KiB each\n",
 		report.DescribeMachine(), b.watched, report.Rounded(m.ShownP50), report.Rounded(m.ShownP99), b.idle, m.StreamMemory/1024)
 	ratios.Print(out)
@@ -99,10 +112,9 @@ func (b *bench) start(ctx context.Context) {
 	b.api = b.startReplica(ctx)
 }
 
-func (b *bench) startReplica(ctx context.Context, args ...string) *fixture.Process {
+func (b *bench) startReplica(ctx context.Context) *fixture.Process {
 	const unlimited = "1000000"
-	args = append([]string{"--max-streams", unlimited, "--max-connections", unlimited}, args...)
-	return b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.redis.URL(), args...)
+	return b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.redis.URL(), "--max-streams", unlimited, "--max-connections", unlimited)
 }
 
 func (b *bench) newSessions(ctx context.Context, n int) []string {
@@ -122,6 +134,12 @@ func (b *bench) newSessions(ctx context.Context, n int) []string {
 		return err
 	}))
 	return sessions
+}
+
+// repeat returns the same request each time.
+func repeat(request load.Request) func(int, int, []byte) []byte {
+	encoded := request.Bytes()
+	return func(int, int, []byte) []byte { return encoded }
 }
 
 const charge = `{"amountCents": 1250}`
@@ -192,41 +210,57 @@ func (b *bench) measureEnds(ctx context.Context, s *sample) {
 	}
 	unwatched, watched := b.newSessions(ctx, b.watched), b.newSessions(ctx, b.watched)
 	_, cpu, redis := end(unwatched)
-	payers := []*payers{b.openStreams(ctx, watched)}
+	payers := []*payers{b.openStreams(ctx, b.api, watched)}
 	defer payers[0].Stop()
 	asked, watchedCPU, watchedRedis := end(watched)
 	s.ShownP50, s.ShownP99 = delays(asked, b.await(ctx, payers, 0, asked).Ended)
 	s.EndCPU, s.EndRedisCPU = watchedCPU-cpu, watchedRedis-redis
 }
 
-func (b *bench) openStreams(ctx context.Context, sessions []string) *payers {
+func (b *bench) openStreams(ctx context.Context, of *fixture.Process, sessions []string) *payers {
 	p := startPayers(ctx, b.Fixture)
-	p.send(order{Address: b.api.Address, Sessions: sessions})
+	p.send(order{Address: of.Address, Sessions: sessions})
 	b.await(ctx, []*payers{p}, len(sessions), nil)
 	return p
 }
 
-// measureIdle measures the API without and beside idle streams.
+// measureIdle measures the API without and beside idle streams, at half of its maximum rate.
 func (b *bench) measureIdle(ctx context.Context, s *sample) {
 	session := b.newSessions(ctx, 1)[0]
-	requests := [][]byte{fixture.PublicSession(session).Bytes(), fixture.CreateSession(b.key, charge).Bytes()}
-	p99 := func() (sum time.Duration) {
-		for i, status := range []int{200, 201} {
-			target := load.Target{Name: "beside streams", Next: func(int, int, []byte) []byte { return bytes.Clone(requests[i]) }, Status: status}
-			measured, _ := b.api.Measure(ctx, target, load.Schedule{Connections: 16, WarmUp: time.Second, Duration: b.Length()}, b.redis)
-			sum += measured.P99
+	targets := []load.Target{
+		{Name: "public reads", Next: repeat(fixture.PublicSession(session)), Status: http.StatusOK},
+		{Name: "charges", Next: repeat(fixture.CreateSession(b.key, charge)), Status: http.StatusCreated},
+	}
+	rates := make([]float64, len(targets))
+	measure := func() (sum served) {
+		for i, target := range targets {
+			schedule := load.Schedule{Connections: 16, WarmUp: time.Second, Duration: b.Length(), PerSecond: rates[i]}
+			measured, _ := b.api.Measure(ctx, target, schedule, b.redis)
+			if rates[i] == 0 {
+				rates[i] = measured.PerSecond / 2
+			}
+			sum.P99 += measured.P99
+			sum.CPU += measured.CPUMicros
 		}
 		return sum
 	}
 	sessions := b.newSessions(ctx, b.idle)
-	s.AloneP99 = p99()
-	before := b.api.Memory().Now
-	payers := b.openStreams(ctx, sessions)
-	s.StreamMemory = float64(b.api.Memory().Now-before) / float64(b.idle)
+	measure() // the maximum
+	s.Alone = measure()
 	const quiet = 15 * time.Second // each stream has one heartbeat
-	used := fixture.Use(ctx, func() { <-time.After(quiet) }, b.api)
+	own, other := b.api, b.startReplica(ctx)
+	payers := b.openStreams(ctx, other, sessions)
+	<-time.After(quiet)
+	used := fixture.Use(ctx, func() { s.Elsewhere = measure() }, payers.Process)
+	s.PayersCPU = used.CPU.Seconds() / used.Took.Seconds()
+	payers.Stop()
+	other.Stop()
+	before := own.Memory().Now
+	payers = b.openStreams(ctx, own, sessions)
+	s.StreamMemory = float64(own.Memory().Now-before) / float64(b.idle)
+	used = fixture.Use(ctx, func() { <-time.After(quiet) }, own)
 	s.IdleCPU = fixture.Micros(used.CPU) / float64(b.idle) / quiet.Seconds()
-	s.BesideP99 = p99()
+	s.Beside = measure()
 	payers.Stop()
 	fixture.Check(fixture.Eventually(ctx, func() error {
 		if open := fixture.Must(b.api.Metrics(ctx)).Sum("merchant_operator_streams"); open > 0 {
