@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +67,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-key").
-		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey))).
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey), sourceless(ctx, s, index.ApiKeys))).
 		Watches(&v1alpha1.ApiKey{}, s.publishedAs(published.KeyName), builder.WithPredicates(onDelete())).
 		Complete(reconcile.AsReconciler(s.Client, keys{s}))
 	if err != nil {
@@ -74,7 +75,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-webhook").
-		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelWebhook))).
+		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelWebhook), sourceless(ctx, s, index.Merchants))).
 		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.WebhookName), builder.WithPredicates(onDelete())).
 		Complete(reconcile.AsReconciler(s.Client, webhooks{s}))
 	if err != nil {
@@ -97,7 +98,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-merchant").
-		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelMerchant))).
+		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelMerchant), sourceless(ctx, s, index.Merchants))).
 		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.MerchantName), builder.WithPredicates(onDelete())).
 		Complete(reconcile.AsReconciler(s.Client, merchants{s}))
 }
@@ -118,6 +119,14 @@ func (s Sweeper) requestsForClaims(ctx context.Context, apiKey client.Object) []
 func labelled(kind string) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[published.Label] == kind
+	})
+}
+
+// sourceless passes published objects without a source in the cache, which are few. A source that is deleted later has an event of its own.
+func sourceless[O client.Object](ctx context.Context, s Sweeper, by index.Index[O]) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(object client.Object) bool {
+		known, err := hasSource(ctx, s, by, object.GetName())
+		return err != nil || !known
 	})
 }
 
@@ -242,14 +251,8 @@ func (s Sweeper) orphaned(ctx context.Context, ended published.Tombstone) (bool,
 }
 
 func orphanedFrom[O client.Object](ctx context.Context, s Sweeper, by index.Index[O], name string, ended published.Tombstone, source O) (bool, error) {
-	known, err := by.Find(ctx, s.Client, name)
-	if err != nil {
-		return false, fmt.Errorf("find the source of %s: %w", name, err)
-	}
-	for _, object := range known {
-		if object.GetDeletionTimestamp().IsZero() {
-			return false, nil
-		}
+	if known, err := hasSource(ctx, s, by, name); err != nil || known {
+		return false, err
 	}
 	named := types.NamespacedName{Namespace: ended.Source.Namespace, Name: ended.Source.Name}
 	switch err := s.Live.Get(ctx, named, source); {
@@ -259,6 +262,15 @@ func orphanedFrom[O client.Object](ctx context.Context, s Sweeper, by index.Inde
 		return false, fmt.Errorf("read the source %s of %s: %w", named, name, err)
 	}
 	return published.ID(source.GetUID()) != ended.ID || !source.GetDeletionTimestamp().IsZero(), nil
+}
+
+// hasSource reports whether the cache has the source of the published object of that name. One that is being deleted is none.
+func hasSource[O client.Object](ctx context.Context, s Sweeper, by index.Index[O], name string) (bool, error) {
+	sources, err := by.Find(ctx, s.Client, name)
+	if err != nil {
+		return false, fmt.Errorf("find the source of %s: %w", name, err)
+	}
+	return slices.ContainsFunc(sources, func(source O) bool { return source.GetDeletionTimestamp().IsZero() }), nil
 }
 
 // writeTombstone uses the id of a Merchant if its record has no UID.
