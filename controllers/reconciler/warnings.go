@@ -1,11 +1,12 @@
 package reconciler
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/lru"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -18,27 +19,48 @@ func (w Warned) Has(condition, reason string) bool { return w[condition] == reas
 // warnings remembers of each object what people were warned of, so that a warning is emitted once, and again only after it has ended. The
 // status decides nothing of that: tenants may write it. The zero value is ready for use.
 type warnings struct {
-	once    sync.Once
-	began   time.Time
-	objects *lru.Cache // Warned by UID
+	mu    sync.Mutex
+	began time.Time
+	// young and old are what stands, by UID; nil: nothing. When young is full it replaces old.
+	young, old map[types.UID]Warned
 }
 
-// maxWarned is of how many objects the warnings are remembered. What is forgotten counts as not seen yet.
+// maxWarned is of how many objects the warnings are remembered at least. What is forgotten counts as not seen yet.
 const maxWarned = 1 << 17
 
-func (w *warnings) begin(now time.Time) {
-	w.once.Do(func() { w.began, w.objects = now, lru.New(maxWarned) })
+// get returns what stands for an object, whether that is known, and when the first object of all was looked at.
+func (w *warnings) get(object types.UID, now time.Time) (standing Warned, seen bool, began time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.began.IsZero() {
+		w.began = now
+	}
+	if standing, seen = w.young[object]; !seen {
+		standing, seen = w.old[object]
+	}
+	return maps.Clone(standing), seen, w.began
+}
+
+func (w *warnings) set(object types.UID, standing Warned) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, known := w.young[object]; !known && (w.young == nil || len(w.young) >= maxWarned) {
+		w.young, w.old = map[types.UID]Warned{}, w.young
+	}
+	if len(standing) == 0 {
+		standing = nil // 50 bytes less of each object
+	}
+	w.young[object] = standing
 }
 
 // Warned returns the warnings that stand for an object. At its first pass these are the ones that the status has, as an operator before
 // this one has written it: a new leader does not repeat all warnings of a cluster. Of an object that was created since, none stands.
 func (b *Base) Warned(object client.Object, status []metav1.Condition) Warned {
-	b.warnings.begin(b.Clock.Now())
-	if standing, seen := b.warnings.objects.Get(object.GetUID()); seen {
-		return standing.(Warned) //nolint:forcetypeassert // nothing else is in it
+	standing, seen, began := b.warnings.get(object.GetUID(), b.Clock.Now())
+	if standing == nil {
+		standing = Warned{}
 	}
-	standing := Warned{}
-	if !object.GetCreationTimestamp().After(b.warnings.began) {
+	if !seen && !object.GetCreationTimestamp().After(began) {
 		for _, c := range status {
 			standing[c.Type] = c.Reason
 		}
@@ -48,6 +70,5 @@ func (b *Base) Warned(object client.Object, status []metav1.Condition) Warned {
 
 // NoteWarned remembers the warnings that stand for an object now.
 func (b *Base) NoteWarned(object client.Object, standing Warned) {
-	b.warnings.begin(b.Clock.Now())
-	b.warnings.objects.Add(object.GetUID(), standing)
+	b.warnings.set(object.GetUID(), standing)
 }
