@@ -302,6 +302,29 @@ func TestTestMode_EndpointFails(t *testing.T) {
 	f.wantNothingLive(t, d, acme.MerchantID, globex.MerchantID)
 }
 
+// The event of a test session is sent to a disabled endpoint, and that of a live one is not.
+func TestTestMode_DisabledEndpoint(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7)
+	f.Disable(t, acme)
+	live := f.Event(t, acme.MerchantID)
+	tested := f.testSession(t, acme.MerchantID, session.TestAmountCompletes)
+	stop := start(t, f.dispatcher(t))
+	shop.await(t, 1)
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2}) // the one the endpoint was disabled with, and the live one
+	dispatchertest.Must(t, stop())
+	if got, want := shop.ids(), []string{dispatchertest.EndedEvent(tested.ID)}; !slices.Equal(got, want) {
+		t.Errorf("the endpoint got %v, want %v", got, want)
+	}
+	if !slices.ContainsFunc(f.DeadLetters(t), func(letter outbox.DeadLetter) bool { return letter.Event.ID == live }) {
+		t.Error("the live event is no dead letter")
+	}
+	if state := f.state(t, acme.MerchantID); !state.Disabled() {
+		t.Errorf("the endpoint is %+v", state)
+	}
+}
+
 // A person's test event is tried once, also at a disabled endpoint, and its answer is kept for them. The endpoint stays as it is.
 func TestTestMode_WebhookTestIsTriedOnce(t *testing.T) {
 	f := newFixture(t)

@@ -195,6 +195,10 @@ func TestDecide(t *testing.T) {
 	unreadable := outbox.EndpointState{Target: "here", Unreadable: true}
 	unreadableElsewhere := outbox.EndpointState{Unreadable: true}
 	failing := outbox.EndpointState{Target: "here", FailingSince: noon}
+	inTestMode := func(lease outbox.Lease) outbox.Lease {
+		lease.Event.TestMode = true
+		return lease
+	}
 	newer := outbox.Lease{Event: feed.Event{OccurredAt: noon}, Unsupported: true}
 	const month = 30 * 24 * time.Hour
 	const completed, created = v1alpha1.EventSessionCompleted, v1alpha1.EventSessionCreated
@@ -227,6 +231,9 @@ func TestDecide(t *testing.T) {
 		"unreadable, not asked for":     {lease(created, unreadable), signed, 0, decision{action: drop}},
 		"unreadable, another target":    {lease(completed, unreadableElsewhere), signed, 0, decision{action: resume, delay: 2 * time.Second}},
 		"disabled, and no secret":       {lease(completed, disabled), unsigned, 0, decision{action: deadLetter}},
+		"disabled, a test":              {inTestMode(lease(completed, disabled)), signed, 0, decision{action: send}},
+		"disabled elsewhere, a test":    {inTestMode(lease(completed, elsewhere)), signed, 0, decision{action: send}},
+		"unreadable, a test":            {inTestMode(lease(completed, unreadable)), signed, 0, decision{action: send}},
 		"disabled elsewhere":            {lease(completed, elsewhere), signed, 0, decision{action: resume, delay: 2 * time.Second}},
 		"disabled elsewhere, no secret": {lease(completed, elsewhere), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
 	} {

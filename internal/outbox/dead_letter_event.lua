@@ -1,4 +1,4 @@
-local queue_key, due_key, event_key, dead_key, merchant_dead_key = unpack(KEYS)
+local queue_key, due_key, event_key, dead_key, account_dead_key = unpack(KEYS)
 local leased, reason, answer, merchant_name = unpack(ARGV)
 
 -- Makes an event a dead letter without an attempt. leased is the leased event as the queue has it, answer the endpoint's last one, merchant_name

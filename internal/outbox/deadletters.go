@@ -73,7 +73,7 @@ func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filte
 	space := redis.BucketKeyspace(bucket)
 	key := deadLettersKey
 	if filter.MerchantID != "" {
-		key = merchantDeadLettersKey + filter.MerchantID
+		key = accountDeadLettersKey + filter.MerchantID
 	}
 	var letters []DeadLetter
 	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
@@ -170,7 +170,7 @@ func (o *Outbox) Resend(ctx context.Context, request ResendRequest) (Resent, err
 func (o *Outbox) resend(ctx context.Context, request ResendRequest) (resent Resent, err error) {
 	for some := range slices.Chunk(request.IDs, deadPage) {
 		if request.MerchantID != "" {
-			err = o.resendMerchant(ctx, redis.BucketKeyspace(session.MerchantBucket(request.MerchantID)), request.MerchantID, some, &resent)
+			err = o.resendAccount(ctx, redis.BucketKeyspace(session.MerchantBucket(request.MerchantID)), request.MerchantID, some, &resent)
 		} else {
 			err = o.resendAnywhere(ctx, some, &resent)
 		}
@@ -205,37 +205,37 @@ func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []stri
 		return err
 	}
 	reply.OK()
-	merchants := reply.List()
-	byMerchant := map[string][]string{}
+	accounts := reply.List()
+	byAccount := map[string][]string{}
 	for _, id := range ids {
-		merchantID := merchants.Text()
-		byMerchant[merchantID] = append(byMerchant[merchantID], id)
+		account := accounts.Text()
+		byAccount[account] = append(byAccount[account], id)
 	}
-	if err := errors.Join(reply.Err(), merchants.Err()); err != nil {
+	if err := errors.Join(reply.Err(), accounts.Err()); err != nil {
 		return err
 	}
-	delete(byMerchant, "")
-	for merchantID, letters := range byMerchant {
-		if err := o.resendMerchant(ctx, space, merchantID, letters, resent); err != nil {
+	delete(byAccount, "")
+	for account, letters := range byAccount {
+		if err := o.resendAccount(ctx, space, account, letters, resent); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// resendMerchant sends those of an account again, and leaves those of others.
-func (o *Outbox) resendMerchant(ctx context.Context, space redis.Keyspace, merchantID string, ids []string, resent *Resent) error {
+// resendAccount sends those of an account again, and leaves those of others.
+func (o *Outbox) resendAccount(ctx context.Context, space redis.Keyspace, account string, ids []string, resent *Resent) error {
 	call := redis.NewCall(resendDeadLettersScript)
 	call.Key("queue_key", space, QueueKey)
 	call.Key("due_key", space, DueKey)
 	call.Key("dead_key", space, deadLettersKey)
-	call.Key("merchant_dead_key", space, merchantDeadLettersKey, merchantID)
-	call.Key("endpoint_key", space, EndpointKey, merchantID)
+	call.Key("account_dead_key", space, accountDeadLettersKey, account)
+	call.Key("endpoint_key", space, EndpointKey, account)
 	call.Key("watched_key", space, watchedKey)
 	for _, id := range ids {
 		call.MoreKey(space, EventKey, id)
 	}
-	call.Text("merchant", merchantID)
+	call.Text("account", account)
 	for _, id := range ids {
 		call.More(id)
 	}

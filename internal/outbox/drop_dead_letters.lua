@@ -1,10 +1,10 @@
-local dead_key, merchant_dead_key = unpack(KEYS, 1, 2)
+local dead_key, account_dead_key = unpack(KEYS, 1, 2)
 
--- Drops dead letters of a merchant, and their events. Behind the named keys are the events; the arguments are their ids.
+-- Drops dead letters of an account, and their events. Behind the named keys are the events; the arguments are their ids.
 
 local dropped, event_keys = 0, {unpack(KEYS, 3)}
 for i, id in ipairs(ARGV) do
-  if call('ZREM', merchant_dead_key, id) == 1 then -- else it was sent again meanwhile
+  if call('ZREM', account_dead_key, id) == 1 then -- else it was sent again meanwhile
     call('ZREM', dead_key, id)
     call('DEL', event_keys[i])
     dropped = dropped + 1

@@ -212,7 +212,7 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 	call.Key("watched_key", space, watchedKey)
 	call.Key("queue_key", space, QueueKey)
 	call.Text("endpoint_prefix", space.Key(EndpointKey))
-	call.Text("merchant_dead_prefix", space.Key(merchantDeadLettersKey))
+	call.Text("account_dead_prefix", space.Key(accountDeadLettersKey))
 	call.Millis("dead_keep", retention)
 	for _, id := range merchantIDs {
 		call.More(id)
@@ -269,7 +269,7 @@ func (o *Outbox) UnwatchEndpoint(ctx context.Context, state EndpointState) error
 // reportArgs writes the keys, and the arguments that do not belong to a report.
 func reportArgs(call *redis.Call, state EndpointState, healthy bool) {
 	endpointKeys(call, state.MerchantID)
-	call.Key("merchant_dead_key", redis.BucketKeyspace(session.MerchantBucket(state.MerchantID)), merchantDeadLettersKey, state.MerchantID)
+	call.Key("account_dead_key", redis.BucketKeyspace(session.MerchantBucket(state.MerchantID)), accountDeadLettersKey, state.MerchantID)
 	call.Text("merchant", state.MerchantID)
 	call.Millis("dead_keep", retention)
 	call.Flag("healthy", healthy)

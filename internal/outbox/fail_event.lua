@@ -1,4 +1,4 @@
-local queue_key, due_key, event_key, dead_key, merchant_dead_key, endpoint_key, watched_key = unpack(KEYS)
+local queue_key, due_key, event_key, dead_key, account_dead_key, endpoint_key, watched_key = unpack(KEYS)
 local leased, delay, reason, answer, merchant_name, target, failing_limit, gone, merchant, health, permanent, attempt = unpack(ARGV)
 
 -- Counts a failed attempt, against the event and against the endpoint.

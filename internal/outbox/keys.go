@@ -4,17 +4,17 @@ package outbox
 const (
 	// EventKey + event id is the hash of one event.
 	EventKey = "event:"
-	// FeedKey + account is the stream of what happened to a merchant, the oldest first.
+	// FeedKey + account is the stream of what happened to it, the oldest first.
 	FeedKey = "feed:"
-	// QueueKey is the queue of the events to deliver, and DueKey the merchants in it; see lib/queue.lua.
+	// QueueKey is the queue of the events to deliver, and DueKey the accounts in it; see lib/queue.lua.
 	QueueKey = "queue"
 	DueKey   = "due"
 	// holdersKey is the hash of the holders of leases: how many heartbeats each has made.
 	holdersKey = "holders"
 	// deadLettersKey holds the dead letters by the time they were given up, in milliseconds.
 	deadLettersKey = "dead"
-	// merchantDeadLettersKey + merchant id holds the same of one merchant.
-	merchantDeadLettersKey = "dead:"
+	// accountDeadLettersKey + account holds the same of one account. Of test mode these are only events that cannot be read.
+	accountDeadLettersKey = "dead:"
 	// EndpointKey + merchant id is the hash of the health of a merchant's endpoint.
 	EndpointKey = "endpoint:"
 	// watchedKey holds the merchants whose endpoint fails, is disabled, or has a change of health to report, by time.

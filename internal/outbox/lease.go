@@ -26,8 +26,8 @@ type LeaseRequest struct {
 	Limit int
 	// Each is the largest number of events of one account; 0: the limit.
 	Each int
-	// Room is the same for accounts of which it is another. 0: the account is blocked, because this dispatcher cannot try its events now.
-	// Nothing of it is touched, and it keeps its turn for other dispatchers.
+	// Room overrides Each for single accounts. 0: the account is paused, because this dispatcher cannot try its events now. Nothing of it is
+	// touched, and it keeps its turn for other dispatchers.
 	Room map[string]int
 }
 
@@ -37,7 +37,7 @@ type Lease struct {
 	Event feed.Event
 	// Attempts is how often delivery has failed so far.
 	Attempts int
-	// Endpoint is how the merchant's endpoint stood.
+	// Endpoint is how the merchant's endpoint stood; zero for an event of test mode.
 	Endpoint EndpointState
 	// Unsupported: a newer program wrote the event, and only some of it could be read. It can be deferred, nothing else.
 	Unsupported bool
@@ -57,32 +57,33 @@ func (l Lease) keys(call *redis.Call) {
 	call.Key("event_key", space, EventKey, l.Event.ID)
 }
 
-// deadLetterKeys writes those of the dead letters of the bucket and of the merchant, who is in the queue also if the event cannot be read.
+// deadLetterKeys writes those of the dead letters of the bucket and of the account, which is in the queue also if the event cannot be read.
 func (l Lease) deadLetterKeys(call *redis.Call) {
-	merchantID, _, _ := strings.Cut(l.queued, ":")
+	account, _, _ := strings.Cut(l.queued, ":")
 	call.Key("dead_key", l.space(), deadLettersKey)
-	call.Key("merchant_dead_key", l.space(), merchantDeadLettersKey, merchantID)
+	call.Key("account_dead_key", l.space(), accountDeadLettersKey, account)
 }
 
 // Leased are the events of one bucket that were due.
 type Leased struct {
 	// Now is the time of Redis, the clock of every event.
 	Now time.Time
-	// Leases are in the order in which their events came due, one merchant after the other.
+	// Leases are in the order in which their events came due, one account after the other.
 	Leases []Lease
 	// Undecodable are the ids of events that cannot be decoded. They are dead letters now.
 	Undecodable []string
 	// Expired is how many events were not delivered within their 30 days. They are lost.
 	Expired int
-	// More reports that some merchant has more than its share.
+	// More reports that some account has more than its share.
 	More bool
 }
 
 // ReasonDecodeError is why an event that cannot be decoded is a dead letter.
 const ReasonDecodeError = "decode_error"
 
-// Lease takes events of the bucket that are due. Each merchant that has any gets an equal share of the limit in turn, if there is room for it, its
-// longest due ones first, so that no backlog delays another merchant. An event that cannot be read does not block the others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+// Lease takes events of the bucket that are due. Each account that has any gets an equal share of the limit in turn, if there is room for it, its
+// longest due ones first, so that no backlog delays another account. An event that cannot be read does not block the others. The error is
+// redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request LeaseRequest) (Leased, error) {
 	space := redis.BucketKeyspace(bucket)
 	// Only leases of one event by one holder that end in the same millisecond differ by the random text alone.
@@ -113,8 +114,8 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	states := map[string]EndpointState{}
 	for endpoints.More() {
 		endpoint := endpoints.List()
-		account, fields := endpoint.Text(), endpoint.List()
-		states[account], _ = parseEndpoint(account, &fields) // one that cannot be read says so, and its events wait
+		merchantID, fields := endpoint.Text(), endpoint.List()
+		states[merchantID], _ = parseEndpoint(merchantID, &fields) // one that cannot be read says so, and its events wait
 	}
 	var lost, undecodable []Lease
 	for rows.More() {
@@ -159,7 +160,7 @@ func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 
 // parseLease decodes one row of lease_events.lua. With an error the lease still names its event; there reports whether it has a record.
 func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]EndpointState) (lease Lease, there bool, err error) {
-	queued, merchantID, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
+	queued, account, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
 	lease = Lease{Event: feed.Event{ID: id}, bucket: bucket, queued: queued}
 	there = len(fields) > 0
 	attempts, err := strconv.Atoi(cmp.Or(fields["attempts"], "0"))
@@ -174,9 +175,9 @@ func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]Endpo
 		lease.Event, lease.Unsupported = event, true
 		return lease, there, nil
 	}
-	if err != nil || event.Account() != merchantID || event.Bucket() != bucket {
+	if err != nil || event.Account() != account || event.Bucket() != bucket {
 		return lease, there, redis.ErrCorrupt
 	}
-	lease.Event, lease.Attempts, lease.Endpoint = event, attempts, states[merchantID]
+	lease.Event, lease.Attempts, lease.Endpoint = event, attempts, states[account]
 	return lease, there, nil
 }

@@ -1,7 +1,7 @@
 local dead_key = unpack(KEYS)
 local skip, limit, event_prefix = unpack(ARGV)
 
--- Reads a page of dead letters of a bucket or of a merchant, the newest first. Only this script knows the events, so their keys are not declared;
+-- Reads a page of dead letters of a bucket or of an account, the newest first. Only this script knows the events, so their keys are not declared;
 -- it only reads them.
 
 forget_dead_letters(dead_key)

@@ -1,4 +1,4 @@
--- Reads when there is something to do in buckets. KEYS are of each bucket in turn its due merchants, and its pending sessions by their expiry.
+-- Reads when there is something to do in buckets. KEYS are of each bucket in turn its due accounts, and its pending sessions by their expiry.
 
 -- The time in ms until the first entry is due, at most 0: it is. A key that cannot be read counts as due: who leases or sweeps there
 -- then reports the error, and the other buckets do not wait for it.

@@ -1,5 +1,5 @@
 local watched_key, queue_key = unpack(KEYS)
-local endpoint_prefix, merchant_dead_prefix, dead_keep = unpack(ARGV, 1, 3)
+local endpoint_prefix, account_dead_prefix, dead_keep = unpack(ARGV, 1, 3)
 
 -- Reads the health of endpoints of a bucket, and how many events and dead letters each merchant has. It only reads, also keys that are not declared.
 -- Behind the named arguments are merchants; none: those watched. dead_keep is how long dead letters are kept in ms.
@@ -11,7 +11,7 @@ end
 local rows = {}
 for i, merchant in ipairs(merchants) do
   local pending = call('ZLEXCOUNT', queue_key, '[' .. merchant .. ':', '(' .. merchant .. ';')
-  local dead = call('ZCOUNT', merchant_dead_prefix .. merchant, now_ms - dead_keep, '+inf')
+  local dead = call('ZCOUNT', account_dead_prefix .. merchant, now_ms - dead_keep, '+inf')
   rows[i] = {merchant, pending, dead, read_endpoint(endpoint_prefix .. merchant)}
 end
 return {'OK', now_ms, rows}

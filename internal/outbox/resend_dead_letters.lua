@@ -1,28 +1,28 @@
-local queue_key, due_key, dead_key, merchant_dead_key, endpoint_key, watched_key = unpack(KEYS, 1, 6)
-local merchant = unpack(ARGV, 1, 1)
+local queue_key, due_key, dead_key, account_dead_key, endpoint_key, watched_key = unpack(KEYS, 1, 6)
+local account = unpack(ARGV, 1, 1)
 
--- Makes dead letters of a merchant due at once, as if they had never been tried, unless its endpoint is disabled. Those of others stay.
+-- Makes dead letters of an account due at once, as if they had never been tried, unless its endpoint is disabled. Those of others stay.
 -- Behind the named keys are the events, behind the named argument their ids.
 
 local endpoint, event_keys = read_endpoint(endpoint_key), {unpack(KEYS, 7)}
 local sent, disabled = 0, {}
 for i, id in ipairs({unpack(ARGV, 2)}) do
   local event_key = event_keys[i]
-  if call('ZSCORE', dead_key, id) and call('ZSCORE', merchant_dead_key, id) and call('EXISTS', event_key) == 1 then
+  if call('ZSCORE', dead_key, id) and call('ZSCORE', account_dead_key, id) and call('EXISTS', event_key) == 1 then
     if endpoint[DISABLED] then
-      disabled[#disabled + 1] = {merchant, call('HGET', event_key, 'merchant') or '', endpoint}
+      disabled[#disabled + 1] = {account, call('HGET', event_key, 'merchant') or '', endpoint}
     else
       call('ZREM', dead_key, id)
-      call('ZREM', merchant_dead_key, id)
+      call('ZREM', account_dead_key, id)
       call('HDEL', event_key, 'attempts', 'why', 'answer', 'merchant')
       call('PEXPIRE', event_key, dead_keep_ms)
-      events.add(merchant, now_ms, id)
+      events.add(account, now_ms, id)
       sent = sent + 1
     end
   end
 end
 if sent > 0 then
-  events.publish('-', merchant)
-  call('ZADD', watched_key, 'NX', now_ms, merchant) -- its dead letters are fewer
+  events.publish('-', account)
+  call('ZADD', watched_key, 'NX', now_ms, account) -- its dead letters are fewer
 end
 return {'OK', sent, disabled}

@@ -15,7 +15,7 @@ const (
 	lastUsesReadKey = "uses"
 	// sessionKey + session id is the hash of one session.
 	sessionKey = "session:"
-	// idempotencyKey + merchant id + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
+	// idempotencyKey + account + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
 	idempotencyKey = "idem:"
 	// orderKey + account + ":" + hash of an orderRef holds which sessions of the account have it; see orders.go.
 	orderKey = "order:"

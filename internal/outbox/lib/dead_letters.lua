@@ -1,17 +1,17 @@
--- Expects clock, queue and forget_dead_letters; event_key and leased, the leased event as the queue has it; dead_key and merchant_dead_key, the dead
--- letters of the bucket and of the merchant. Defines dead_letter(), which returns the oldest ones of a merchant that has more than
+-- Expects clock, queue and forget_dead_letters; event_key and leased, the leased event as the queue has it; dead_key and account_dead_key, the dead
+-- letters of the bucket and of the account. Defines dead_letter(), which returns the oldest ones of an account that has more than
 -- MAX_DEAD_LETTERS: only this script knows their events, so the caller drops them (drop_dead_letters).
 
--- Makes the event a dead letter of its bucket and of its merchant, and forgets some whose time is over.
+-- Makes the event a dead letter of its bucket and of its account, and forgets some whose time is over.
 local function dead_letter(reason, answer, merchant_name)
   call('HSET', event_key, 'why', reason, 'answer', answer, 'merchant', merchant_name)
   call('PEXPIRE', event_key, dead_keep_ms)
-  for _, key in ipairs({dead_key, merchant_dead_key}) do
+  for _, key in ipairs({dead_key, account_dead_key}) do
     call('ZADD', key, now_ms, string.match(event_key, ':event:(.*)'))
     call('PEXPIRE', key, dead_keep_ms)
     forget_dead_letters(key)
   end
   events.release(leased)
-  local excess = math.min(call('ZCARD', merchant_dead_key) - MAX_DEAD_LETTERS, 100)
-  return excess > 0 and call('ZRANGE', merchant_dead_key, 0, excess - 1) or {}
+  local excess = math.min(call('ZCARD', account_dead_key) - MAX_DEAD_LETTERS, 100)
+  return excess > 0 and call('ZRANGE', account_dead_key, 0, excess - 1) or {}
 end
