@@ -1,8 +1,8 @@
 local queue_key, due_key, event_key, endpoint_key, watched_key = unpack(KEYS)
 local leased, target, merchant = unpack(ARGV)
 
--- Ends an event that was delivered, or that has no endpoint. leased is the leased event as the queue has it. Only a delivered one has the others:
--- target is where it was delivered to.
+-- Ends an event. leased is the leased event as the queue has it. The other arguments, and the keys of the endpoint, are given if the event was
+-- delivered and says that the endpoint is healthy: target is where it was delivered to.
 
 if not events.release(leased) then
   return {'STALE'}

@@ -53,8 +53,9 @@ type Failed struct {
 // Delivered ends an event that was delivered to the target, and with it the failing of its endpoint, unless it is of test mode.
 // Errors: ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
 func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) error {
+	const what = "end a delivered event"
 	if lease.Event.TestMode {
-		return o.Drop(ctx, lease)
+		return o.end(ctx, lease, what)
 	}
 	call := redis.NewCall(endScript)
 	lease.keys(&call)
@@ -63,16 +64,19 @@ func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) erro
 	call.Text("target", target)
 	call.Text("merchant", lease.Event.MerchantID)
 	reply, err := o.redis.Run(ctx, &call)
-	return leaseError("end a delivered event", &reply, err)
+	return leaseError(what, &reply, err)
 }
 
-// Drop ends an event that has no endpoint. Errors are those of Delivered.
-func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
+// Drop ends an event that is not to be delivered. Errors are those of Delivered.
+func (o *Outbox) Drop(ctx context.Context, lease Lease) error { return o.end(ctx, lease, "drop an event") }
+
+// end ends an event and leaves the health of its endpoint as it is.
+func (o *Outbox) end(ctx context.Context, lease Lease, what string) error {
 	call := redis.NewCall(endScript)
 	lease.keys(&call)
 	call.Text("leased", lease.queued)
 	reply, err := o.redis.Run(ctx, &call)
-	return leaseError("drop an event", &reply, err)
+	return leaseError(what, &reply, err)
 }
 
 // DeadLetter makes an event a dead letter without an attempt. Errors are those of Delivered.
@@ -119,14 +123,14 @@ func (o *Outbox) dropOldest(ctx context.Context, lease Lease, excess redis.Reply
 func (o *Outbox) DroppedDeadLetters() int64 { return o.dropped.Load() }
 
 // Failed counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
-// endpoint that is gone, or has failed for too long, is disabled, and the event with which it was is a dead letter. An event of
-// test mode disables nothing, and is dropped instead.
+// endpoint that is gone, or has failed for too long, is disabled, and the event of that attempt becomes a dead letter. An event of
+// test mode disables nothing, and ends instead.
 // Errors are those of Delivered.
 func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
 	const what = "record a failed attempt"
 	switch dropped := failure.Retry < 0 || failure.Gone; {
 	case lease.Event.TestMode && dropped:
-		return Failed{Dropped: true}, o.Drop(ctx, lease)
+		return Failed{Dropped: true}, o.end(ctx, lease, what)
 	case lease.Event.TestMode:
 		call := redis.NewCall(retryTestScript)
 		lease.keys(&call)

@@ -1,7 +1,7 @@
 local holders_key = unpack(KEYS)
 local holder, heartbeats = unpack(ARGV)
 
--- Marks a holder as removed that has made no heartbeat since it had made so many. The reply says whether it did: of several callers only one marks
+-- Marks a holder as removed if its count of heartbeats is still the given one. The reply says whether it did: of several callers only one marks
 -- it. A mark stays until the leases are free, so that another dispatcher frees them if this one dies.
 
 if call('HGET', holders_key, holder) ~= heartbeats then
