@@ -99,7 +99,7 @@ func (l *logins) begin(ctx context.Context, p Person) (cookieValue, error) {
 	call.Text("name", cookie.name())
 	reply, err := l.redis.Run(ctx, &call)
 	if err == nil {
-		reply.OK()
+		reply.RequireOK()
 		err = reply.Err()
 	}
 	if err != nil {
@@ -183,7 +183,7 @@ func (l *logins) remove(ctx context.Context, p Person, names []string) error {
 	}
 	reply, err := l.redis.Run(ctx, &call)
 	if err == nil {
-		reply.OK()
+		reply.RequireOK()
 		err = reply.Err()
 	}
 	if err != nil {

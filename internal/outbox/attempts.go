@@ -80,7 +80,7 @@ func (o *Outbox) AnswerWebhookTest(ctx context.Context, event feed.Event, target
 	call.Text("target", target)
 	reply, err := o.redis.Run(ctx, &call)
 	if err == nil {
-		reply.OK()
+		reply.RequireOK()
 		err = reply.Err()
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *Outbox) Attempts(ctx context.Context, merchantID string, now time.Time)
 	if err != nil {
 		return Attempts{}, fmt.Errorf("read attempts: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	fields, failed := reply.List(), reply.OptionalText()
 	if err := reply.Err(); err != nil {
 		return Attempts{}, fmt.Errorf("read attempts: %w", err)

@@ -86,7 +86,7 @@ func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filte
 		if err != nil {
 			return nil, err
 		}
-		reply.OK()
+		reply.RequireOK()
 		read = int(reply.Int())
 		rows := reply.List()
 		if err := reply.Err(); err != nil {
@@ -204,7 +204,7 @@ func (o *Outbox) resendIn(ctx context.Context, bucket session.Bucket, ids []stri
 	if err != nil {
 		return err
 	}
-	reply.OK()
+	reply.RequireOK()
 	accounts := reply.List()
 	byAccount := map[string][]string{}
 	for _, id := range ids {
@@ -243,7 +243,7 @@ func (o *Outbox) resendAccount(ctx context.Context, space redis.Keyspace, accoun
 	if err != nil {
 		return err
 	}
-	reply.OK()
+	reply.RequireOK()
 	resent.Sent += int(reply.Int())
 	for rows := reply.List(); rows.More(); {
 		row := rows.List()

@@ -170,7 +170,7 @@ func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) 
 	if err != nil {
 		return false, fmt.Errorf("resume an endpoint: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	resumed := reply.Int() == 1
 	if err := reply.Err(); err != nil {
 		return false, fmt.Errorf("resume an endpoint: %w", err)
@@ -221,7 +221,7 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 	if err != nil {
 		return Endpoints{}, fmt.Errorf("read endpoints: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	found := Endpoints{Now: reply.Millis()}
 	rows := reply.List()
 	if err := reply.Err(); err != nil {
@@ -295,7 +295,7 @@ func (o *Outbox) ForgetEndpoint(ctx context.Context, merchantID string) error {
 func (o *Outbox) markEndpoint(ctx context.Context, call *redis.Call) error {
 	reply, err := o.redis.Run(ctx, call)
 	if err == nil {
-		reply.OK()
+		reply.RequireOK()
 		err = reply.Err()
 	}
 	if err != nil {

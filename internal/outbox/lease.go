@@ -105,7 +105,7 @@ func (o *Outbox) Lease(ctx context.Context, bucket session.Bucket, request Lease
 	if err != nil {
 		return Leased{}, fmt.Errorf("lease events: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	leased := Leased{Now: reply.Millis(), More: reply.Int() == 1}
 	endpoints, rows := reply.List(), reply.List()
 	if err := reply.Err(); err != nil {

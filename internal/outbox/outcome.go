@@ -114,7 +114,7 @@ func (o *Outbox) dropOldest(ctx context.Context, lease Lease, excess redis.Reply
 		call.More(id)
 	}
 	if reply, err := o.redis.Run(ctx, &call); err == nil {
-		reply.OK()
+		reply.RequireOK()
 		o.dropped.Add(reply.Int())
 	}
 }

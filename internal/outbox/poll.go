@@ -72,7 +72,7 @@ func poll[T any](
 		return &call
 	}
 	parseAll := func(reply *redis.Reply, buckets ...session.Bucket) (all []T, err error) {
-		reply.OK()
+		reply.RequireOK()
 		for _, bucket := range buckets {
 			all = append(all, parse(reply, bucket))
 		}
@@ -131,7 +131,7 @@ func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count the backlog: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	backlog := Backlog{Due: reply.Int(), Dead: reply.Int(), Overdue: time.Duration(reply.Int()) * time.Millisecond}
 	if err := reply.Err(); err != nil {
 		return Backlog{}, fmt.Errorf("count the backlog: %w", err)

@@ -79,7 +79,7 @@ func (o *Outbox) record(ctx context.Context, call *redis.Call, event feed.Event)
 	if err != nil {
 		return false, fmt.Errorf("record a %s event: %w", event.Kind, err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	recorded := reply.Int() == 1
 	if err := reply.Err(); err != nil {
 		return false, fmt.Errorf("record a %s event: %w", event.Kind, err)

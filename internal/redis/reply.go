@@ -29,7 +29,7 @@ func newReply(answer any) Reply {
 	return Reply{single: answer, isSingle: true}
 }
 
-// Err is ErrCorrupt once something was missing or of another kind, or Break was called.
+// Err is ErrCorrupt once something was missing or of another kind, or not as Require wants it.
 func (r *Reply) Err() error {
 	if r.broken {
 		return ErrCorrupt
@@ -37,8 +37,8 @@ func (r *Reply) Err() error {
 	return nil
 }
 
-// Break marks the reply as broken unless it is as it should be.
-func (r *Reply) Break(unless bool) { r.broken = r.broken || !unless }
+// Require marks the reply as broken unless it is ok.
+func (r *Reply) Require(ok bool) { r.broken = r.broken || !ok }
 
 // More reports whether there is another value in a list.
 func (r *Reply) More() bool { return len(r.rest) > 0 }
@@ -57,13 +57,13 @@ func (r *Reply) next() any {
 	return value
 }
 
-// OK reads the word of a script that has nothing else to say than that it succeeded. Any other breaks the reply.
-func (r *Reply) OK() { r.Break(r.Text() == "OK") }
+// RequireOK reads the first word of a reply, with which a script says that it succeeded. Any other one breaks the reply.
+func (r *Reply) RequireOK() { r.Require(r.Text() == "OK") }
 
 // Text reads a text.
 func (r *Reply) Text() string {
 	text, ok := r.next().(string)
-	r.Break(ok)
+	r.Require(ok)
 	return text
 }
 
@@ -83,7 +83,7 @@ func (r *Reply) Int() int64 {
 		return value
 	case string:
 		number, err := strconv.ParseInt(value, 10, 64)
-		r.Break(err == nil)
+		r.Require(err == nil)
 		return number
 	}
 	r.broken = true
@@ -96,7 +96,7 @@ func (r *Reply) Millis() time.Time { return time.UnixMilli(r.Int()).UTC() }
 // List reads a nested reply. It is broken on its own.
 func (r *Reply) List() Reply {
 	values, ok := r.next().([]any)
-	r.Break(ok)
+	r.Require(ok)
 	return Reply{rest: values}
 }
 
@@ -108,7 +108,7 @@ func (r *Reply) Map() map[string]string {
 		name := flat.Text()
 		pairs[name] = flat.Text()
 	}
-	r.Break(!flat.broken)
+	r.Require(!flat.broken)
 	return pairs
 }
 
@@ -127,14 +127,6 @@ func (r *Reply) OptionalText() string {
 		return ""
 	}
 	return r.Text()
-}
-
-// OptionalInt reads a number; 0: it is missing.
-func (r *Reply) OptionalInt() int64 {
-	if r.Absent() {
-		return 0
-	}
-	return r.Int()
 }
 
 // OptionalMillis reads a time in Unix milliseconds; zero: it is missing.

@@ -83,13 +83,13 @@ func (s *Store) Blocked(ctx context.Context, bucket session.Bucket) (all []Block
 		if err != nil {
 			return nil, now, fmt.Errorf("read blocked addresses: %w", err)
 		}
-		reply.OK()
+		reply.RequireOK()
 		now = reply.Millis()
 		more = reply.Int() == blockedPage
 		for rows := reply.List(); rows.More(); {
 			row := rows.List()
 			all = append(all, decodeBlocked(&row))
-			reply.Break(row.Err() == nil)
+			reply.Require(row.Err() == nil)
 		}
 		if err := reply.Err(); err != nil {
 			return nil, now, fmt.Errorf("read blocked addresses: %w", err)
@@ -114,7 +114,7 @@ func decodeBlocked(row *redis.Reply) Blocked {
 		block := requests.Text()
 		found.Blocks = append(found.Blocks, BlockedBlock{block, requests.Int(), lastSeen[block]})
 	}
-	row.Break(requests.Err() == nil && seen.Err() == nil)
+	row.Require(requests.Err() == nil && seen.Err() == nil)
 	return found
 }
 
@@ -151,7 +151,7 @@ func (s *Store) ForgetBlocked(ctx context.Context, merchantID string) error {
 func (s *Store) changeBlocked(ctx context.Context, call *redis.Call) error {
 	reply, err := s.redis.Run(ctx, call)
 	if err == nil {
-		reply.OK()
+		reply.RequireOK()
 		err = reply.Err()
 	}
 	if err != nil {

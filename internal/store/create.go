@@ -173,7 +173,7 @@ func (s *Store) original(ctx context.Context, space redis.Keyspace, id session.I
 	if err != nil {
 		return session.Session{}, fmt.Errorf("read the original session: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	fields := reply.List()
 	if err := reply.Err(); err != nil {
 		return session.Session{}, err

@@ -154,13 +154,13 @@ func parseEnded(reply *redis.Reply, account Account) (EndedPage, error) {
 	if last := reply.Text(); last != "" {
 		var ok bool
 		page.Next, ok = feed.ParseEntryID(last)
-		reply.Break(ok)
+		reply.Require(ok)
 	}
 	page.Since = reply.Millis()
 	rows := reply.List()
 	for rows.More() {
 		entry, ok := feed.ParseEntryID(rows.Text())
-		rows.Break(ok)
+		rows.Require(ok)
 		event, err := feed.Parse(account.name(), rows.Text())
 		switch {
 		case errors.Is(err, feed.ErrUnsupported): // a list that leaves out a payment is wrong

@@ -102,6 +102,6 @@ func newFeedPage(after feed.Cursor, entries *redis.Reply, limit int, now time.Ti
 
 func entryID(reply *redis.Reply) feed.EntryID {
 	id, ok := feed.ParseEntryID(reply.Text())
-	reply.Break(ok)
+	reply.Require(ok)
 	return id
 }

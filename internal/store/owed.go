@@ -35,7 +35,7 @@ func (s *Store) RefundsOwed(ctx context.Context, ages []time.Duration) ([]int64,
 			continue
 		}
 		reply := &replies[i]
-		reply.OK()
+		reply.RequireOK()
 		for range group {
 			for age := range ages {
 				counts[age] += reply.Int()

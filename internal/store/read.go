@@ -130,7 +130,7 @@ func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSessio
 		return PublicSession{}, ErrNotFound
 	}
 	now, _, _, ok := parseClock(tail)
-	reply.Break(ok)
+	reply.Require(ok)
 	return parsePublicSession(&reply, id, now)
 }
 

@@ -40,7 +40,7 @@ func (s *Store) PendingReceipts(ctx context.Context) ([]PendingReceipts, error) 
 	for i, group := range groups {
 		if errs[i] == nil {
 			reply := &replies[i]
-			reply.OK()
+			reply.RequireOK()
 			for _, bucket := range group {
 				all = append(all, PendingReceipts{Bucket: bucket, Due: reply.Int(), All: reply.Int()})
 			}
@@ -73,7 +73,7 @@ func (s *Store) LeaseReceipts(ctx context.Context, bucket session.Bucket, lease 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	until, listed := reply.Int(), reply.List()
 	var leased []LeasedReceipt
 	var strays []string
@@ -112,7 +112,7 @@ func (s *Store) Receipt(ctx context.Context, leased LeasedReceipt) (Receipt, err
 	if err != nil {
 		return Receipt{}, fmt.Errorf("read the session of a receipt: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	now, fields := reply.Millis(), reply.List()
 	if err := reply.Err(); err != nil {
 		return Receipt{}, err

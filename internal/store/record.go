@@ -72,7 +72,7 @@ func parseSession(id session.ID, fields *redis.Reply) (session.Session, error) {
 	if payment := fields.OptionalText(); payment != "" {
 		var scoped bool
 		read.PaymentRail, read.PaymentRef, scoped = session.ParseScoped(payment)
-		fields.Break(scoped)
+		fields.Require(scoped)
 	}
 	read.Reason, read.PaidAt = fields.OptionalText(), fields.OptionalMillis()
 	record.Complete(&read)
@@ -88,7 +88,7 @@ func parseStatus(fields *redis.Reply) session.Status {
 		return session.Pending
 	}
 	status := session.Status(fields.Text())
-	fields.Break(status.Final())
+	fields.Require(status.Final())
 	return status
 }
 

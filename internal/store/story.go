@@ -120,11 +120,11 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
 		name, text := listed.Text(), listed.Text()
 		if payment, is := strings.CutPrefix(name, "l:"); is {
 			refused, ok := parseRefused(payment, text, read.Currency)
-			listed.Break(ok)
+			listed.Require(ok)
 			story.Refused, names = append(story.Refused, refused), append(names, payment)
 		} else if refund, is := strings.CutPrefix(name, "b:"); is {
 			payment, refund, ok := parseRefund(refund, text)
-			listed.Break(ok)
+			listed.Require(ok)
 			refunds[payment] = append(refunds[payment], refund)
 		} else if rail, is := strings.CutPrefix(name, "k:"); is {
 			for ref := range strings.FieldsSeq(text) {
@@ -146,7 +146,7 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
 		story.Refunds = refunds[taken]
 		delete(refunds, taken)
 	}
-	listed.Break(len(refunds) == 0) // else they are of payments that were not reported
+	listed.Require(len(refunds) == 0) // else they are of payments that were not reported
 	if listed.Err() != nil {
 		return Story{}, redis.ErrCorrupt
 	}

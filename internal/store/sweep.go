@@ -52,7 +52,7 @@ func (s *Store) Overdue(ctx context.Context, bucket session.Bucket, limit int) (
 	if err != nil {
 		return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
 	}
-	reply.OK()
+	reply.RequireOK()
 	rows := reply.List()
 	for rows.More() {
 		row := rows.List()
@@ -125,7 +125,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 	if err != nil {
 		return Swept{}, 0, err
 	}
-	reply.OK()
+	reply.RequireOK()
 	swept = Swept{Expired: int(reply.Int()), Corrupt: int(reply.Int())}
 	examined = reply.Int()
 	swept.Oldest = time.Duration(reply.Int()) * time.Millisecond
