@@ -17,9 +17,6 @@ const (
 	Cancelled Status = "CANCELLED"
 )
 
-// Known reports whether s is one of the five statuses.
-func (s Status) Known() bool { return s == Pending || s.Final() }
-
 // Final reports whether a session with this status never changes again.
 func (s Status) Final() bool {
 	return s == Completed || s == Failed || s == Expired || s == Cancelled

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 
@@ -85,29 +84,6 @@ func (s *Store) AdmitEnded(ctx context.Context, admission Admission, query Ended
 	}
 	page, err := parseEnded(&reply, account)
 	return admitted, page, err
-}
-
-// AllEnded lists all ended sessions, whatever Before and Limit of the query are, the newest first. It ends with the first error, which is
-// one of Ended.
-func (s *Store) AllEnded(ctx context.Context, account Account, query EndedQuery) iter.Seq2[EndedSession, error] {
-	return func(yield func(EndedSession, error) bool) {
-		query.Before, query.Limit = feed.EntryID{}, MaxEnded
-		for {
-			page, err := s.Ended(ctx, account, query)
-			if err != nil {
-				yield(EndedSession{}, err)
-				return
-			}
-			for _, ended := range page.Sessions {
-				if !yield(ended, nil) {
-					return
-				}
-			}
-			if query.Before = page.Next; page.Next == (feed.EntryID{}) {
-				return
-			}
-		}
-	}
 }
 
 // endedHistory is that of the account's feed.

@@ -118,22 +118,26 @@ func TestEnded_Many(t *testing.T) {
 		t.Errorf("a feed that is full is whole since %s, its oldest entry is of %s", page.Since, oldest.RecordedAt())
 	}
 	count := map[session.Status]int{}
-	for one, err := range s.AllEnded(t.Context(), newAccount(asks), store.EndedQuery{}) {
-		must(t, err)
+	for _, one := range readEnded(t, s, asks, store.EndedQuery{}) {
 		count[one.Status]++
 	}
 	want := map[session.Status]int{session.Completed: 1, session.Failed: 1, session.Expired: 1, session.Cancelled: 2501}
 	if diff := cmp.Diff(want, count); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
 	}
-	for one, err := range s.AllEnded(t.Context(), newAccount(asks), store.EndedQuery{Status: session.Completed}) {
+	if completed := readEnded(t, s, asks, store.EndedQuery{Status: session.Completed}); len(completed) != 1 || completed[0].ID != ended[0].ID {
+		t.Errorf("behind 2500 others %+v is listed as completed, want %s", completed, ended[0].ID)
+	}
+}
+
+// readEnded reads all pages.
+func readEnded(t *testing.T, s *services, asks store.Admission, query store.EndedQuery) (all []store.EndedSession) {
+	t.Helper()
+	query.Limit = store.MaxEnded
+	for more := true; more; more = query.Before != (feed.EntryID{}) {
+		page, err := s.Ended(t.Context(), newAccount(asks), query)
 		must(t, err)
-		if one.ID != ended[0].ID {
-			t.Errorf("%s is listed as paid", one.ID)
-		}
-		count[session.Completed]--
+		all, query.Before = append(all, page.Sessions...), page.Next
 	}
-	if count[session.Completed] != 0 {
-		t.Error("the paid one is not found behind 2500 others")
-	}
+	return all
 }
