@@ -213,7 +213,6 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 	call.Key("queue_key", space, QueueKey)
 	call.Text("endpoint_prefix", space.Key(EndpointKey))
 	call.Text("account_dead_prefix", space.Key(accountDeadLettersKey))
-	call.Millis("dead_keep", retention)
 	for _, id := range merchantIDs {
 		call.More(id)
 	}
@@ -271,7 +270,6 @@ func reportArgs(call *redis.Call, state EndpointState, healthy bool) {
 	endpointKeys(call, state.MerchantID)
 	call.Key("account_dead_key", redis.BucketKeyspace(session.MerchantBucket(state.MerchantID)), accountDeadLettersKey, state.MerchantID)
 	call.Text("merchant", state.MerchantID)
-	call.Millis("dead_keep", retention)
 	call.Flag("healthy", healthy)
 	call.Text("since", millisText(state.HealthySince))
 }

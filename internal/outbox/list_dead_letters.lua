@@ -6,7 +6,7 @@ local skip, limit, event_prefix = unpack(ARGV)
 
 forget_dead_letters(dead_key)
 local letters = {}
-local page = call('ZREVRANGEBYSCORE', dead_key, '+inf', '(' .. format('%.0f', now_ms - dead_keep_ms), 'WITHSCORES', 'LIMIT', skip, limit)
+local page = call('ZREVRANGEBYSCORE', dead_key, '+inf', '(' .. format('%.0f', now_ms - EVENT_RETENTION_MS), 'WITHSCORES', 'LIMIT', skip, limit)
 for i = 1, #page, 2 do
   local event_key = event_prefix .. page[i]
   local fields = redis.pcall('HGETALL', event_key)

@@ -72,7 +72,7 @@ var (
 	dropDeadLettersScript   = script("drop_dead_letters", clock)
 	listDeadLettersScript   = script("list_dead_letters", clock, forget)
 	findDeadLettersScript   = script("find_dead_letters", clock)
-	resendDeadLettersScript = script("resend_dead_letters", clock, Queue, forget, endpoint)
+	resendDeadLettersScript = script("resend_dead_letters", clock, Queue, endpoint)
 	pendingWorkScript       = script("poll_pending_work", clock)
 	pendingReportsScript    = script("poll_pending_reports", clock)
 	countBacklogScript      = script("count_backlog", clock)
@@ -90,7 +90,7 @@ func script(operation string, parts ...string) *redis.Script {
 func part(name string) string { return constants.Replace(endpointFields.In(redis.Part(files, name))) }
 
 var constants = strings.NewReplacer(
-	"TEST_ENTRIES", decimal(feed.TestEntries), "MAX_DEAD_LETTERS", decimal(MaxDeadLetters),
+	"EVENT_RETENTION_MS", decimal(retention.Milliseconds()), "TEST_ENTRIES", decimal(feed.TestEntries), "MAX_DEAD_LETTERS", decimal(MaxDeadLetters),
 	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()),
 	"MAX_ATTEMPTS", decimal(maxAttempts), "NOTHING_DUE", decimal(NothingDue.Milliseconds()))
 

@@ -123,7 +123,6 @@ func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...
 	call.Key("queue_key", space, QueueKey)
 	call.Key("dead_key", space, deadLettersKey)
 	call.Key("due_key", space, DueKey)
-	call.Millis("dead_keep", retention)
 	for _, account := range blocked {
 		call.More(account)
 	}

@@ -1,17 +1,17 @@
 local watched_key, queue_key = unpack(KEYS)
-local endpoint_prefix, account_dead_prefix, dead_keep = unpack(ARGV, 1, 3)
+local endpoint_prefix, account_dead_prefix = unpack(ARGV, 1, 2)
 
 -- Reads the health of endpoints of a bucket, and how many events and dead letters each merchant has. It only reads, also keys that are not declared.
--- Behind the named arguments are merchants; none: those watched. dead_keep is how long dead letters are kept in ms.
+-- Behind the named arguments are merchants; none: those watched.
 
-local merchants = {unpack(ARGV, 4)}
+local merchants = {unpack(ARGV, 3)}
 if #merchants == 0 then
   merchants = call('ZRANGE', watched_key, 0, -1)
 end
 local rows = {}
 for i, merchant in ipairs(merchants) do
   local pending = call('ZLEXCOUNT', queue_key, '[' .. merchant .. ':', '(' .. merchant .. ';')
-  local dead = call('ZCOUNT', account_dead_prefix .. merchant, now_ms - dead_keep, '+inf')
+  local dead = call('ZCOUNT', account_dead_prefix .. merchant, now_ms - EVENT_RETENTION_MS, '+inf')
   rows[i] = {merchant, pending, dead, read_endpoint(endpoint_prefix .. merchant)}
 end
 return {'OK', now_ms, rows}

@@ -1,5 +1,5 @@
 local endpoint_key, watched_key, account_dead_key = unpack(KEYS)
-local merchant, dead_keep, healthy, since, reported, last_reason, last_at, changed, reason, pending, dead = unpack(ARGV)
+local merchant, healthy, since, reported, last_reason, last_at, changed, reason, pending, dead = unpack(ARGV)
 
 -- Remembers what was reported of an endpoint, and watches it while events were reported as pending. Stops watching one that is healthy and
 -- has nothing left to report.
@@ -30,7 +30,7 @@ end
 if endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED] or (tonumber(endpoint[PENDING]) or 0) > 0 then
   return {'OK'}
 end
-local shown, letters = (tonumber(endpoint[DEAD]) or 0) > 0, call('ZCOUNT', account_dead_key, now_ms - dead_keep, '+inf') > 0
+local shown, letters = (tonumber(endpoint[DEAD]) or 0) > 0, call('ZCOUNT', account_dead_key, now_ms - EVENT_RETENTION_MS, '+inf') > 0
 if shown == letters then
   call('ZREM', watched_key, merchant)
 end

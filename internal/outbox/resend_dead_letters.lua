@@ -15,7 +15,7 @@ for i, id in ipairs({unpack(ARGV, 2)}) do
       call('ZREM', dead_key, id)
       call('ZREM', account_dead_key, id)
       call('HDEL', event_key, 'attempts', 'why', 'answer', 'merchant')
-      call('PEXPIRE', event_key, dead_keep_ms)
+      call('PEXPIRE', event_key, EVENT_RETENTION_MS)
       events.add(account, now_ms, id)
       sent = sent + 1
     end

@@ -13,6 +13,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
+// useRetention is how long the last uses of an ApiKey are kept after the last one.
+const useRetention = 90 * 24 * time.Hour
+
 // lastUses remembers the digests whose last use this replica has written in the current interval. Each replica does so on its
 // own, so what Redis holds is never older than an interval.
 type lastUses struct {
@@ -79,7 +82,7 @@ type LastUses struct {
 // lastUsesBatch bounds how long one script blocks Redis.
 const lastUsesBatch = 256
 
-// LastUses returns when the digests of ApiKeys of a bucket were last used, to within ten minutes. A use is kept for 90 days. known is when the
+// LastUses returns when the digests of ApiKeys of a bucket were last used, to within ten minutes. A use is kept for useRetention. known is when the
 // caller knows that they were read before, by the clock of Redis; if Redis does not know of that, it was flushed or put back, and nothing is
 // complete before now. Without keys only the times are read. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) LastUses(ctx context.Context, bucket session.Bucket, keyIDs []string, known time.Time) (LastUses, error) {

@@ -139,6 +139,7 @@ var constants = strings.NewReplacer(
 	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields, "MERCHANT_FIELDS", merchantFields,
 	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
 	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
+	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),
 	"BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 
 // What the parts define is in docs/design/redis.md. Few requests change a session, so what they need is behind one function, sessions().

@@ -13,11 +13,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
+// corruptRetry is the time until a session that could not be read is looked at again.
+const corruptRetry = time.Hour
+
 // Swept is what a sweep found.
 type Swept struct {
 	// Expired sessions that were not read since their time was over, without those of test mode.
 	Expired int
-	// Corrupt sessions that could not be read. They are looked at again after an hour.
+	// Corrupt sessions that could not be read. They are looked at again after corruptRetry.
 	Corrupt int
 	// More: the limit was reached, and more may be overdue.
 	More bool

@@ -5,10 +5,10 @@
 -- Makes the event a dead letter of its bucket and of its account, and forgets some whose time is over.
 local function dead_letter(reason, answer, merchant_name)
   call('HSET', event_key, 'why', reason, 'answer', answer, 'merchant', merchant_name)
-  call('PEXPIRE', event_key, dead_keep_ms)
+  call('PEXPIRE', event_key, EVENT_RETENTION_MS)
   for _, key in ipairs({dead_key, account_dead_key}) do
     call('ZADD', key, now_ms, string.match(event_key, ':event:(.*)'))
-    call('PEXPIRE', key, dead_keep_ms)
+    call('PEXPIRE', key, EVENT_RETENTION_MS)
     forget_dead_letters(key)
   end
   events.release(leased)

@@ -56,10 +56,10 @@ function events.release(leased)
   return true
 end
 
--- Records an event under its key, due now and kept for 30 days. Takes its account, and the event as it is stored.
+-- Records an event under its key, due now. Takes its account, and the event as it is stored.
 function events.record(key, account, event)
   call('HSET', key, 'm', account, 'b', event)
-  call('PEXPIRE', key, 2592000000)
+  call('PEXPIRE', key, EVENT_RETENTION_MS)
   events.add(account, now_ms, string.match(key, ':event:(.*)'))
 end
 

@@ -36,7 +36,7 @@ if override or flags ~= '' then
     result = 'REJECTED'
   elseif not result then
     -- The key is used, whatever else rejects the request: a merchant may be active again before an overlap ends.
-    -- The last uses of the digests of this ApiKey are published.DigestUses: '<tag> <seconds>' for each, the newest first. They are kept for 90 days.
+    -- The last uses of the digests of this ApiKey are published.DigestUses: '<tag> <seconds>' for each, the newest first.
     if string.find(flags, 'U', 1, true) then
       local tag = string.match(known_key, '^%d+ %d+ (%x%x%x%x%x%x%x%x)')
       local uses, room = tag .. ' ' .. clock[1], MAX_DIGEST_USES - 1
@@ -45,7 +45,7 @@ if override or flags ~= '' then
           uses, room = uses .. ' ' .. other .. ' ' .. used, room - 1
         end
       end
-      call('SET', last_use_key, uses, 'PX', 7776000000)
+      call('SET', last_use_key, uses, 'PX', USE_RETENTION_MS)
     end
     if string.find(flags, 'I', 1, true) then
       result = 'INACTIVE'

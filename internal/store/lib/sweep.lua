@@ -28,11 +28,10 @@ local function must_be_of_another_type(failure)
   end
 end
 
--- Defers what cannot be read for an hour, in which somebody may repair it. It must keep neither the others waiting nor the
--- sweep busy.
+-- Defers what cannot be read until somebody may have repaired it. It must keep neither the others waiting nor the sweep busy.
 local function defer(name)
   corrupt = corrupt + 1
-  call('ZADD', expiry_key, now_ms + 3600000, name)
+  call('ZADD', expiry_key, now_ms + CORRUPT_RETRY_MS, name)
 end
 
 -- Examines one session; its name is how the index calls it.
