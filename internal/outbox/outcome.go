@@ -68,7 +68,9 @@ func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) erro
 }
 
 // Drop ends an event that is not to be delivered. Errors are those of Delivered.
-func (o *Outbox) Drop(ctx context.Context, lease Lease) error { return o.end(ctx, lease, "drop an event") }
+func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
+	return o.end(ctx, lease, "drop an event")
+}
 
 // end ends an event and leaves the health of its endpoint as it is.
 func (o *Outbox) end(ctx context.Context, lease Lease, what string) error {

@@ -26,19 +26,32 @@ type Record struct {
 // DefaultCurrency is the currency of a record that names none.
 const DefaultCurrency = "USD"
 
-// recordFields are those of a stored record. Scripts read the account and the amount.
+// The places of recordFields. Scripts read the first, and those that are exported.
+const (
+	recordAccount = iota
+	RecordAmount
+	recordLifetime
+	recordKeyID
+	RecordCurrency
+	recordTax
+	recordTip
+	recordOrderRef
+	recordMerchantName
+)
+
+// recordFields are those of a stored record.
 var recordFields = [...]recordField{
-	{
+	recordAccount: {
 		func(r *Record, to []byte) []byte { return append(to, Account(r.MerchantID, r.TestMode)...) },
 		func(r *Record, text string) bool {
 			r.MerchantID, r.TestMode = ParseAccount(text)
 			return r.MerchantID != ""
 		},
 	},
-	numberField(func(r *Record) *int64 { return &r.AmountCents }),
-	numberField(func(r *Record) *int64 { return &r.LifetimeMillis }),
-	textField(func(r *Record) *string { return &r.KeyID }),
-	{
+	RecordAmount:   numberField(func(r *Record) *int64 { return &r.AmountCents }),
+	recordLifetime: numberField(func(r *Record) *int64 { return &r.LifetimeMillis }),
+	recordKeyID:    textField(func(r *Record) *string { return &r.KeyID }),
+	RecordCurrency: {
 		func(r *Record, to []byte) []byte {
 			return append(to, strings.TrimPrefix(r.Currency, DefaultCurrency)...)
 		},
@@ -49,10 +62,10 @@ var recordFields = [...]recordField{
 			return true
 		},
 	},
-	optionalField(func(r *Record) **int64 { return &r.TaxCents }),
-	optionalField(func(r *Record) **int64 { return &r.TipCents }),
-	textField(func(r *Record) *string { return &r.OrderRef }),
-	textField(func(r *Record) *string { return &r.MerchantName }),
+	recordTax:          optionalField(func(r *Record) **int64 { return &r.TaxCents }),
+	recordTip:          optionalField(func(r *Record) **int64 { return &r.TipCents }),
+	recordOrderRef:     textField(func(r *Record) *string { return &r.OrderRef }),
+	recordMerchantName: textField(func(r *Record) *string { return &r.MerchantName }),
 }
 
 // recordField writes and reads one value of a record. read reports whether the text is one.

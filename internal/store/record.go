@@ -44,6 +44,11 @@ const (
 // eventFields are those of an event of a session.
 var eventFields = "'" + strings.Join(feed.SessionFields[:], "', '") + "'"
 
+// recordPattern is a Lua pattern that finds the value of this form at a place of a record.
+func recordPattern(place int, form string) string {
+	return `'^[^\t]+` + strings.Repeat(`\t[^\t]*`, place-1) + `\t(` + form + `)\t'`
+}
+
 // found reports whether there is a session, whatever is wrong with it.
 func found(fields *redis.Reply) bool { return fields.TextAt(recordAt) != "" }
 

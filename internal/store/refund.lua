@@ -18,7 +18,7 @@ local paid, currency, taken = '0', '', not refused and fields[PAYMENT_REF] == pa
 if refused then
   paid, currency = read_refused(refused)
 elseif taken then
-  paid = string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
+  paid = string.match(fields[RECORD], RECORD_AMOUNT)
 end
 
 -- Each refund is '<cents> <when it was recorded in ms> <payment>'. Those of other rails are of other payments, and take no room from this one.
@@ -55,7 +55,7 @@ if decision == 'applied' then
   end
   call('PEXPIRE', session_key, keep) -- a confirmation that is repeated gets the first one's answer for as long
   if refunded == tonumber(paid) then
-    redis.pcall('ZREM', owed_key, string.match(session_key, ':session:(.*)') .. ' ' .. payment_ref) -- an index: it must not fail a refund that is recorded
+    redis.pcall('ZREM', owed_key, s.id(session_key) .. ' ' .. payment_ref) -- an index: it must not fail a refund that is recorded
   end
 elseif replicated == '1' then
   call('HSET', session_key, 'x', fields[EXPIRES_AT]) -- as in settle

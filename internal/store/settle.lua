@@ -17,7 +17,7 @@ end
 
 -- A payment that names the session's currency is as one that names none.
 if currency ~= '' then
-  local own = string.match(fields[RECORD], '^[^\t]+\t%d+\t%d+\t[^\t]*\t(%u*)\t')
+  local own = string.match(fields[RECORD], RECORD_CURRENCY)
   if currency == (own == '' and 'DEFAULT_CURRENCY' or own) then
     currency = ''
   end
@@ -32,7 +32,7 @@ if deleted then
   merchant_deleted = '1' -- whether this replica knows it or not
 end
 local settled = fields[PAYMENT_REF] == payment_ref
-local payment, known_currency, known_cents = 'unknown', '', string.match(fields[RECORD], '^[^\t]+\t(%d+)\t')
+local payment, known_currency, known_cents = 'unknown', '', string.match(fields[RECORD], RECORD_AMOUNT)
 local holder = hold and read_hold(hold, payment_ref)
 if outcome == 'FAILED' and string.find(failures, '\n' .. ref .. '\n', 1, true) then
   payment = 'failed'
@@ -68,7 +68,7 @@ end
 if decision == 'applied' then
   if outcome == 'COMPLETED' and fields[EMAIL] and keep ~= '' then -- a test session sends none
     -- Before the end of the session: if that fails, the lease of the receipt drops it. A list of another type costs mails, never a payment.
-    redis.pcall('ZADD', receipts_key, now_ms, string.match(session_key, ':session:(.*)'))
+    redis.pcall('ZADD', receipts_key, now_ms, s.id(session_key))
     -- If receipts are turned off, no entry outlives its session.
     redis.pcall('ZREMRANGEBYSCORE', receipts_key, '-inf', now_ms - keep)
     redis.pcall('PEXPIRE', receipts_key, keep)
@@ -86,7 +86,7 @@ elseif refund and stored then
     call('HSET', session_key, refused_field, record, 'n', kept + 1)
   end
   if keep ~= '' then -- an index: it must not fail a payment that is recorded
-    redis.pcall('ZADD', owed_key, 'NX', now_ms, string.match(session_key, ':session:(.*)') .. ' ' .. payment_ref)
+    redis.pcall('ZADD', owed_key, 'NX', now_ms, s.id(session_key) .. ' ' .. payment_ref)
     redis.pcall('ZREMRANGEBYSCORE', owed_key, '-inf', now_ms - keep)
     redis.pcall('PEXPIRE', owed_key, keep)
   end

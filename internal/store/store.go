@@ -136,7 +136,8 @@ func script(operation string, parts ...string) *redis.Script {
 func part(name string) string { return constants.Replace(sessionFields.In(redis.Part(files, name))) }
 
 var constants = strings.NewReplacer(
-	"EVENT_FIELDS", eventFields, "EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields, "MERCHANT_FIELDS", merchantFields,
+	"EVENT_FIELDS", eventFields, "RECORD_AMOUNT", recordPattern(session.RecordAmount, "%d+"), "RECORD_CURRENCY", recordPattern(session.RecordCurrency, "%u*"),
+	"EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields, "MERCHANT_FIELDS", merchantFields,
 	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
 	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),

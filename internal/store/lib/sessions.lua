@@ -2,6 +2,11 @@
 
 local s = {}
 
+-- The id of a session, from its key.
+function s.id(key)
+  return string.match(key, ':session:(.*)')
+end
+
 -- Changes a session and records the event of it, in the feed first if its key is given. Takes the keys of session, event and feed, the kind of
 -- event, the fields to change in the session, and those in which the event differs from what the session was before; false hides one. Reads the
 -- session again: a change is rare, and few readers need all of it.
@@ -30,7 +35,7 @@ function s.change(key, event_key, feed_key, kind, change, differs)
     call('HSET', key, unpack(fields))
   end
   if feed_key then
-    append_to_feed(feed_key, history, event, string.match(key, ':session:(.*)'), account, write)
+    append_to_feed(feed_key, history, event, s.id(key), account, write)
   else
     write()
     events.publish('-', account)
