@@ -11,8 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -143,13 +145,21 @@ func TestPoll_OpenBreaker(t *testing.T) {
 func TestSweep_EveryBucket(t *testing.T) {
 	f := newFixture(t)
 	start(t, f.dispatcher(t))
-	for i := range session.Buckets {
-		f.Create(t, dispatchertest.NewMerchantID(session.Bucket(i)), func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
+	merchants := make([]string, session.Buckets)
+	for i := range merchants {
+		merchants[i] = dispatchertest.NewMerchantID(session.Bucket(i))
+		f.Create(t, merchants[i], func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
 	}
-	dispatchertest.Eventually(t, "all of them are expired and nothing waits", func() bool {
-		keys, err := f.Redis(t).Keys(t.Context(), "{b??}:expiry").Result()
+	dispatchertest.Eventually(t, "nothing waits for the sweep", func() bool {
+		keys, err := f.Redis(t).Keys(t.Context(), "{b*}:expiry").Result()
 		return err == nil && len(keys) == 0
 	})
+	for _, merchantID := range merchants {
+		_, page, err := f.Store.Feed(t.Context(), dispatchertest.Admission(merchantID), feed.Cursor{}, 10)
+		if err != nil || len(page.Entries) != 1 || page.Entries[0].Event.Kind != v1alpha1.EventSessionExpired {
+			t.Errorf("the feed of %s has %+v, want one session.expired: %v", merchantID, page.Entries, err)
+		}
+	}
 }
 
 func TestSweep_SendsExpired(t *testing.T) {
