@@ -10,12 +10,12 @@ if result then
   return result .. quota
 end
 local fields = call('HMGET', session_key, MERCHANT_FIELDS)
-local listed = fields[EMAIL] -- which is n here
+local listed = fields[LISTED]
 if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
   sessions().expire_if_due(session_key, event_key, feed_key, fields)
 end
 if listed then
-  fields[EMAIL] = false
+  fields[LISTED] = false
   return {'OK' .. quota, fields, call('HGETALL', session_key)}
 end
 return {'OK' .. quota, fields}

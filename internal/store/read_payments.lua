@@ -3,12 +3,9 @@ local history = unpack(ARGV)
 
 -- Reads a session and what rails have reported of it, for a rail. event_key is the event of its end, history that of the feed.
 
-local fields = call('HMGET', session_key, SESSION_FIELDS, 'n', 'h', 'd')
+local fields = sessions().read(session_key, event_key, feed_key, 'n', 'h', 'd')
 if not fields[RECORD] then
   return {'NOT_FOUND'}
-end
-if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
-  sessions().expire_if_due(session_key, event_key, feed_key, fields)
 end
 local listed, hold, merchant_deleted = unpack(fields, #{SESSION_FIELDS} + 1)
 local holder, ends = read_hold(hold)

@@ -37,9 +37,11 @@ const (
 	recordAt = 3
 	// publicFields are those of them that a payer's request needs.
 	publicFields = "'s', 'x', 'f', 'e'"
-	// merchantFields are those of a whole session with n in the place of the address, which no merchant reads.
-	merchantFields = "'s', 'x', 'e', 'f', 'n', 'r', 'y', 'w'"
 )
+
+// merchantFields are sessionFields with n in the place of the address, which no merchant reads.
+var merchantFields = redis.NewFields("MERCHANT_FIELDS",
+	"STATUS=s", "EXPIRES_AT=x", "ENDED_AT=e", "RECORD=f", "LISTED=n", "PAYMENT_REF=r", "REASON=y", "PAID_AT=w")
 
 // eventFields are those of an event of a session.
 var eventFields = "'" + strings.Join(feed.SessionFields[:], "', '") + "'"

@@ -133,11 +133,13 @@ func script(operation string, parts ...string) *redis.Script {
 }
 
 // part returns a Lua file with our constants.
-func part(name string) string { return constants.Replace(sessionFields.In(redis.Part(files, name))) }
+func part(name string) string {
+	return constants.Replace(merchantFields.In(sessionFields.In(redis.Part(files, name))))
+}
 
 var constants = strings.NewReplacer(
 	"EVENT_FIELDS", eventFields, "RECORD_AMOUNT", recordPattern(session.RecordAmount, "%d+"), "RECORD_CURRENCY", recordPattern(session.RecordCurrency, "%u*"),
-	"EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields, "MERCHANT_FIELDS", merchantFields,
+	"EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
 	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
 	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),
