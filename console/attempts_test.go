@@ -162,7 +162,7 @@ func TestMerchantPage_FailedAttempts(t *testing.T) {
 		if name == "second" {
 			failure.Reason, failure.Answer, failure.Took = "timeout", "timeout", 15*time.Second
 		}
-		if _, err := f.outbox.Failed(t.Context(), f.lease(m, name), failure); err != nil {
+		if _, err := f.outbox.RecordFailure(t.Context(), f.lease(m, name), failure); err != nil {
 			t.Fatal(err)
 		}
 	}

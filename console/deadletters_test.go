@@ -54,7 +54,7 @@ func (f *fixture) deadLetter(m *v1alpha1.Merchant, name string) string {
 func (f *fixture) disable(m *v1alpha1.Merchant) {
 	f.t.Helper()
 	failure := outbox.Failure{Details: outbox.Details{Reason: "gone", Answer: "410"}, Retry: -1, Target: "here", Gone: true, FailingLimit: time.Hour}
-	if _, err := f.outbox.Failed(f.t.Context(), f.lease(m, "the last one"), failure); err != nil {
+	if _, err := f.outbox.RecordFailure(f.t.Context(), f.lease(m, "the last one"), failure); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -70,7 +70,7 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	}
 	switch {
 	case result.Outcome == delivery.Delivered:
-		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.Delivered(ctx, j.lease, j.endpoint.Target) }) {
+		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.RecordDelivery(ctx, j.lease, j.endpoint.Target) }) {
 			d.metrics.finished(event, outcomeDelivered)
 		}
 		return succeeded
@@ -111,7 +111,7 @@ func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Re
 	}
 	var effect outbox.Failed
 	recorded := d.record(ctx, j, func(ctx context.Context) (err error) {
-		effect, err = d.outbox.Failed(ctx, j.lease, failure)
+		effect, err = d.outbox.RecordFailure(ctx, j.lease, failure)
 		return err
 	})
 	if !recorded {

@@ -134,7 +134,7 @@ func TestStatus_RecoveryAfterTwoReports(t *testing.T) {
 	f.Event(t, acme.MerchantID)
 	f.reports.AwaitLast(t, "Rejected")
 	dispatchertest.Eventually(t, "Redis knows", func() bool { return f.State(t, acme).Reported.Reason == "Rejected" })
-	dispatchertest.Must(t, f.Outbox.EndpointReported(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
+	dispatchertest.Must(t, f.Outbox.RecordEndpointReport(t.Context(), outbox.EndpointState{MerchantID: acme.MerchantID}, "Retrying", false))
 	answer.Store(http.StatusOK)
 	f.Event(t, acme.MerchantID)
 	if report := f.reports.AwaitLast(t, "Healthy"); report.EventType != corev1.EventTypeNormal {

@@ -88,7 +88,7 @@ func (r *Reporter) writeBlocked(
 	if !r.updateAllowlist(ctx, endpoint, status) {
 		return nil
 	}
-	return r.store.BlockedReported(ctx, blocked, blockNames(status))
+	return r.store.RecordBlockedReport(ctx, blocked, blockNames(status))
 }
 
 // updateAllowlist reports whether that needs no repetition.

@@ -171,7 +171,7 @@ func (r *Reporter) report(ctx context.Context, endpoint endpoints.Endpoint, h He
 	if endpoint.URL == "" {
 		return r.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	}
-	return r.outbox.EndpointReported(ctx, state, h.Reason, h.healthy())
+	return r.outbox.RecordEndpointReport(ctx, state, h.Reason, h.healthy())
 }
 
 // updateStatus reports whether that needs no repetition.

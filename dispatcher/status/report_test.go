@@ -77,7 +77,7 @@ func (f testFixture) deliver(t *testing.T, bucket session.Bucket, events int) {
 	await.Until(t, 4*dispatchertest.Patience, "all is delivered", func() bool {
 		leased, err := f.Outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{For: time.Hour, Limit: 64})
 		for _, lease := range leased.Leases {
-			err = errors.Join(err, f.Outbox.Delivered(t.Context(), lease, f.Index.Endpoint(lease.Event.MerchantID).Target))
+			err = errors.Join(err, f.Outbox.RecordDelivery(t.Context(), lease, f.Index.Endpoint(lease.Event.MerchantID).Target))
 		}
 		if err != nil {
 			t.Error(err)
@@ -95,9 +95,9 @@ func TestReportHealth_AlternatingEndpoint(t *testing.T) {
 	for n := range 3 * outbox.ReportBurst {
 		f.Event(t, acme.MerchantID)
 		if lease := f.lease(t, 7); n%2 == 0 {
-			dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), lease, acme.Target))
+			dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease, acme.Target))
 		} else {
-			dispatchertest.Must(t, dispatchertest.Second(f.Outbox.Failed(t.Context(), lease, outbox.Failure{
+			dispatchertest.Must(t, dispatchertest.Second(f.Outbox.RecordFailure(t.Context(), lease, outbox.Failure{
 				Details: outbox.Details{Reason: "status_4xx", Answer: "404"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour,
 				Health: reasonRejected, Permanent: true,
 			})))
@@ -136,7 +136,7 @@ func TestRefreshHealth_Counts(t *testing.T) {
 	id := f.Event(t, acme.MerchantID)
 	leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 	dispatchertest.Must(t, err)
-	_, err = f.Outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
+	_, err = f.Outbox.RecordFailure(t.Context(), leased.Leases[0], outbox.Failure{
 		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
 	})
 	dispatchertest.Must(t, err)
@@ -184,13 +184,13 @@ func TestReportHealth_PendingEventsDelivered(t *testing.T) {
 	}
 	f.Event(t, acme.MerchantID)
 	f.Event(t, acme.MerchantID)
-	dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
+	dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease(), acme.Target))
 	report(1, 1)
-	dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), lease(), acme.Target))
+	dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease(), acme.Target))
 	report(2, 0)
 	f.Event(t, acme.MerchantID)
 	report(2, 0) // the endpoint is healthy: then it is delivered
-	dispatchertest.Must(t, dispatchertest.Second(f.Outbox.Failed(t.Context(), lease(), outbox.Failure{
+	dispatchertest.Must(t, dispatchertest.Second(f.Outbox.RecordFailure(t.Context(), lease(), outbox.Failure{
 		Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
 	})))
 	report(3, 1)
@@ -204,7 +204,7 @@ func TestRefreshHealth_PendingEventsDelivered(t *testing.T) {
 	deliver := func() {
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 		dispatchertest.Must(t, err)
-		dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], acme.Target))
+		dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), leased.Leases[0], acme.Target))
 	}
 	f.Event(t, acme.MerchantID)
 	deliver()
@@ -237,14 +237,14 @@ func TestReportHealth_CountsLeaveRoomForHealth(t *testing.T) {
 		f.Event(t, endpoint.MerchantID)
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 		dispatchertest.Must(t, err)
-		dispatchertest.Must(t, f.Outbox.Delivered(t.Context(), leased.Leases[0], endpoint.Target))
+		dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), leased.Leases[0], endpoint.Target))
 		found, err := f.Outbox.Endpoints(t.Context(), 7, endpoint.MerchantID)
 		dispatchertest.Must(t, err)
-		dispatchertest.Must(t, f.Outbox.EndpointReported(t.Context(), found.States[0], reasonHealthy, true))
+		dispatchertest.Must(t, f.Outbox.RecordEndpointReport(t.Context(), found.States[0], reasonHealthy, true))
 		f.Event(t, endpoint.MerchantID)
 		leased, err = f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 		dispatchertest.Must(t, err)
-		dispatchertest.Must(t, dispatchertest.Second(f.Outbox.Failed(t.Context(), leased.Leases[0], outbox.Failure{
+		dispatchertest.Must(t, dispatchertest.Second(f.Outbox.RecordFailure(t.Context(), leased.Leases[0], outbox.Failure{
 			Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: endpoint.Target, FailingLimit: time.Hour, Health: reasonTimeout,
 		})))
 	}

@@ -239,10 +239,10 @@ func (o *Outbox) readEndpoints(ctx context.Context, bucket session.Bucket, merch
 	return found, nil
 }
 
-// EndpointReported remembers that this state was reported, with the reason, and whether it was healthy. If another dispatcher has
+// RecordEndpointReport remembers that this state was reported, with the reason, and whether it was healthy. If another dispatcher has
 // reported meanwhile, a report must follow; if not, and nothing of a healthy endpoint is left to report, it is watched no more.
 // The error is redis.ErrCorrupt or redis.ErrUnavailable.
-func (o *Outbox) EndpointReported(ctx context.Context, state EndpointState, reason string, healthy bool) error {
+func (o *Outbox) RecordEndpointReport(ctx context.Context, state EndpointState, reason string, healthy bool) error {
 	before := state.Reported
 	call := redis.NewCall(reportEndpointScript)
 	reportArgs(&call, state, healthy)
@@ -257,7 +257,7 @@ func (o *Outbox) EndpointReported(ctx context.Context, state EndpointState, reas
 }
 
 // UnwatchEndpoint says that there is nothing to report of an endpoint that was found healthy, or without a delivery. One whose health
-// is not that of the state any more stays watched. Errors are those of EndpointReported.
+// is not that of the state any more stays watched. Errors are those of RecordEndpointReport.
 func (o *Outbox) UnwatchEndpoint(ctx context.Context, state EndpointState) error {
 	call := redis.NewCall(reportEndpointScript)
 	reportArgs(&call, state, true)
@@ -282,7 +282,7 @@ func millisText(t time.Time) string {
 	return decimal(t.UnixMilli())
 }
 
-// ForgetEndpoint forgets the endpoint of a merchant that has none any more. Errors are those of EndpointReported.
+// ForgetEndpoint forgets the endpoint of a merchant that has none any more. Errors are those of RecordEndpointReport.
 func (o *Outbox) ForgetEndpoint(ctx context.Context, merchantID string) error {
 	call := redis.NewCall(forgetEndpointScript)
 	endpointKeys(&call, merchantID)

@@ -156,7 +156,7 @@ func TestWatchedEndpoints_UntilHealthIsReported(t *testing.T) {
 	if !s.watched(t) {
 		t.Fatal("the first delivery will not be reported")
 	}
-	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	must(t, s.RecordEndpointReport(t.Context(), s.state(t), "Healthy", true))
 	s.deliver(t, "here")
 	if s.watched(t) {
 		t.Fatal("a healthy endpoint is watched")
@@ -165,7 +165,7 @@ func TestWatchedEndpoints_UntilHealthIsReported(t *testing.T) {
 		t.Errorf("it never was unhealthy: %+v", state)
 	}
 	s.fail(t, "here", func(f *outbox.Failure) { permanent(f); f.Retry = -1 })
-	must(t, s.EndpointReported(t.Context(), s.state(t), "Rejected", false))
+	must(t, s.RecordEndpointReport(t.Context(), s.state(t), "Rejected", false))
 	failing := s.state(t)
 	if !s.watched(t) || failing.Reported.Reason != "Rejected" || failing.Reported.At.IsZero() {
 		t.Fatalf("after it was reported: %+v", failing)
@@ -175,7 +175,7 @@ func TestWatchedEndpoints_UntilHealthIsReported(t *testing.T) {
 		t.Fatal("a failing endpoint is not watched")
 	}
 	s.deliver(t, "here")
-	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	must(t, s.RecordEndpointReport(t.Context(), s.state(t), "Healthy", true))
 	if s.watched(t) {
 		t.Error("it is watched after its recovery was reported")
 	}
@@ -202,7 +202,7 @@ func TestUnwatchEndpoint_DeliveredMeanwhile(t *testing.T) {
 	t.Run("a recovery", func(t *testing.T) {
 		s := newFixture(t)
 		s.deliver(t, "here")
-		must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+		must(t, s.RecordEndpointReport(t.Context(), s.state(t), "Healthy", true))
 		must(t, s.redis.HIncrBy(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "healthy", -1000).Err())
 		before := s.state(t)
 		s.fail(t, "here", permanent)
@@ -220,28 +220,28 @@ func TestWatchedEndpoints_UntilCountsAreReported(t *testing.T) {
 	s.deliver(t, "here")
 	s.event(t)
 	waiting := s.state(t)
-	must(t, s.EndpointReported(t.Context(), waiting, "Healthy", true))
+	must(t, s.RecordEndpointReport(t.Context(), waiting, "Healthy", true))
 	if waiting.Pending != 1 || !s.watched(t) {
 		t.Fatalf("with a waiting event: %+v", waiting)
 	}
-	must(t, s.Delivered(t.Context(), s.one(t), "here"))
+	must(t, s.RecordDelivery(t.Context(), s.one(t), "here"))
 	if state := s.state(t); !state.CountsChanged() {
 		t.Errorf("the event is delivered: %+v", state)
 	}
-	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	must(t, s.RecordEndpointReport(t.Context(), s.state(t), "Healthy", true))
 	if s.watched(t) {
 		t.Fatal("it is watched after the delivery was reported")
 	}
 	s.fail(t, "here", func(f *outbox.Failure) { f.Retry = -1 })
 	s.deliver(t, "here")
-	must(t, s.EndpointReported(t.Context(), s.state(t), "Healthy", true))
+	must(t, s.RecordEndpointReport(t.Context(), s.state(t), "Healthy", true))
 	if s.watched(t) {
 		t.Fatal("it is watched after the dead letter was reported")
 	}
 	letters := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	before := s.state(t)
 	must(t, second(s.Resend(t.Context(), outbox.ResendRequest{IDs: letters})))
-	must(t, s.EndpointReported(t.Context(), before, "Healthy", true)) // read before they were sent again
+	must(t, s.RecordEndpointReport(t.Context(), before, "Healthy", true)) // read before they were sent again
 	must(t, s.UnwatchEndpoint(t.Context(), s.state(t)))
 	if state := s.state(t); !s.watched(t) || !state.CountsChanged() {
 		t.Errorf("sent again: %+v", state)
@@ -249,33 +249,33 @@ func TestWatchedEndpoints_UntilCountsAreReported(t *testing.T) {
 }
 
 // It is not known whose report the API server has got last.
-func TestEndpointReported_TwoDispatchers(t *testing.T) {
+func TestRecordEndpointReport_TwoDispatchers(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	before := s.state(t)
 	s.fail(t, "here", permanent)
-	must(t, s.EndpointReported(t.Context(), s.state(t), "Rejected", false))
-	must(t, s.EndpointReported(t.Context(), before, "Healthy", true))
+	must(t, s.RecordEndpointReport(t.Context(), s.state(t), "Rejected", false))
+	must(t, s.RecordEndpointReport(t.Context(), before, "Healthy", true))
 	if state := s.state(t); state.Reported.Reason != "" || !s.watched(t) {
 		t.Errorf("found %+v", state)
 	}
 }
 
-func TestEndpointReported_Budget(t *testing.T) {
+func TestRecordEndpointReport_Budget(t *testing.T) {
 	s := newFixture(t)
 	s.deliver(t, "here")
 	for i := range outbox.ReportBurst {
 		if state := s.state(t); !state.MayReportChange(s.redis.Time(t.Context()).Val()) {
 			t.Fatalf("report %d is not allowed", i+1)
 		}
-		must(t, s.EndpointReported(t.Context(), s.state(t), fmt.Sprint("reason ", i), false))
+		must(t, s.RecordEndpointReport(t.Context(), s.state(t), fmt.Sprint("reason ", i), false))
 	}
 	now := s.redis.Time(t.Context()).Val()
 	state := s.state(t)
 	if state.MayReportChange(now) || !state.MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("the budget is not used up, or not for a minute")
 	}
-	must(t, s.EndpointReported(t.Context(), state, state.Reported.Reason, false)) // no change
+	must(t, s.RecordEndpointReport(t.Context(), state, state.Reported.Reason, false)) // no change
 	if !s.state(t).MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("a report without a change is charged")
 	}
@@ -304,7 +304,7 @@ func TestEndpoints_Counts(t *testing.T) {
 	want("right after they were sent again", s, 3, 0)
 	want("of the neighbour, after that", other, 0, 1)
 	for _, lease := range s.leaseFor(t, time.Hour, 10) {
-		must(t, s.Delivered(t.Context(), lease, "here"))
+		must(t, s.RecordDelivery(t.Context(), lease, "here"))
 	}
 	want("after their delivery", s, 1, 0)
 }

@@ -100,7 +100,7 @@ func (s fixture) one(t *testing.T) outbox.Lease {
 func (s fixture) deliver(t *testing.T, target string) {
 	t.Helper()
 	s.event(t)
-	must(t, s.Delivered(t.Context(), s.one(t), target))
+	must(t, s.RecordDelivery(t.Context(), s.one(t), target))
 }
 
 // fail records a failed attempt to deliver a new event of the merchant to the target.
@@ -115,7 +115,7 @@ func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure))
 	if lease.Event.ID != id {
 		t.Fatalf("leased %s, want %s", lease.Event.ID, id)
 	}
-	failed, err := s.Failed(t.Context(), lease, failure)
+	failed, err := s.RecordFailure(t.Context(), lease, failure)
 	must(t, err)
 	return failed
 }

@@ -29,8 +29,8 @@ func TestOperations_RedisAway(t *testing.T) {
 	ctx := t.Context()
 	for name, err := range map[string]error{
 		"lease":         second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
-		"deliver":       s.Delivered(ctx, lease, "here"),
-		"fail":          second(s.Failed(ctx, lease, outbox.Failure{})),
+		"deliver":       s.RecordDelivery(ctx, lease, "here"),
+		"fail":          second(s.RecordFailure(ctx, lease, outbox.Failure{})),
 		"defer":         s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
 		"dead letter":   s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
 		"list":          second(s.DeadLetters(ctx, outbox.DeadLetterFilter{})),
@@ -45,7 +45,7 @@ func TestOperations_RedisAway(t *testing.T) {
 		"resume":        second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
 		"watched":       second(s.WatchedEndpoints(ctx, s.bucket())),
 		"endpoints":     second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
-		"report":        s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
+		"report":        s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
 		"forget":        s.ForgetEndpoint(ctx, s.asks.MerchantID),
 	} {
 		if !errors.Is(err, redis.ErrUnavailable) {
@@ -85,7 +85,7 @@ func everyBranch(t *testing.T, s fixture) {
 	s.fail(t, "here", nil)
 	s.fail(t, "here", func(f *outbox.Failure) { f.Retry = -1 })
 	s.event(t)
-	must(t, s.Delivered(ctx, s.one(t), "here"))
+	must(t, s.RecordDelivery(ctx, s.one(t), "here"))
 	s.event(t)
 	must(t, s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: s.one(t)}))
 	must(t, s.Drop(ctx, s.one(t)))
@@ -102,11 +102,11 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, s.redis.ZRem(ctx, s.tag+"dead:"+s.asks.MerchantID, ids...).Err())
 	s.event(t)
 	must(t, s.DeadLetter(ctx, s.one(t), outbox.Details{Reason: "dns"}))
-	must(t, s.EndpointReported(ctx, s.state(t), "EndpointGone", false))
-	must(t, s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)) // late
+	must(t, s.RecordEndpointReport(ctx, s.state(t), "EndpointGone", false))
+	must(t, s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)) // late
 	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there")))
 	s.event(t)
-	must(t, s.Delivered(ctx, s.one(t), "there"))
+	must(t, s.RecordDelivery(ctx, s.one(t), "there"))
 	must(t, s.UnwatchEndpoint(ctx, s.state(t)))
 	must(t, second(s.WatchedEndpoints(ctx, s.bucket())))
 	must(t, s.ForgetEndpoint(ctx, s.asks.MerchantID))
@@ -131,13 +131,13 @@ type outboxOperation struct {
 // outboxOperations are one of each kind, in an order in which all of them have something to do.
 var outboxOperations = []outboxOperation{
 	{"fail", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-		return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour}))
+		return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour}))
 	}},
 	{"watched", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.WatchedEndpoints(ctx, s.bucket()))
 	}},
 	{"report", func(ctx context.Context, s fixture, _ outbox.Lease) error {
-		return s.EndpointReported(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)
+		return s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)
 	}},
 	{"resume", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there"))
@@ -148,7 +148,7 @@ var outboxOperations = []outboxOperation{
 	{"dead letter", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"})
 	}},
-	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Delivered(ctx, lease, "here") }},
+	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.RecordDelivery(ctx, lease, "here") }},
 	{"drop", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
 	{"list", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
@@ -267,10 +267,10 @@ func TestOperations_SlotMovesWithTheLastEvent(t *testing.T) {
 			return second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Millisecond, Limit: 10}))
 		}},
 		{"retry", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-			return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Target: "here", FailingLimit: time.Hour}))
+			return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Target: "here", FailingLimit: time.Hour}))
 		}},
 		{"give up", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-			return second(s.Failed(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour}))
+			return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour}))
 		}},
 	}...)
 	for _, operation := range operations {

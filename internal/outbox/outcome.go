@@ -50,9 +50,9 @@ type Failed struct {
 	Disabled bool
 }
 
-// Delivered ends an event that was delivered to the target, and with it the failing of its endpoint, unless it is of test mode.
+// RecordDelivery ends an event that was delivered to the target, and with it the failing of its endpoint, unless it is of test mode.
 // Errors: ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
-func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) error {
+func (o *Outbox) RecordDelivery(ctx context.Context, lease Lease, target string) error {
 	const what = "end a delivered event"
 	if lease.Event.TestMode {
 		return o.end(ctx, lease, what)
@@ -67,7 +67,7 @@ func (o *Outbox) Delivered(ctx context.Context, lease Lease, target string) erro
 	return leaseError(what, &reply, err)
 }
 
-// Drop ends an event that is not to be delivered. Errors are those of Delivered.
+// Drop ends an event that is not to be delivered. Errors are those of RecordDelivery.
 func (o *Outbox) Drop(ctx context.Context, lease Lease) error {
 	return o.end(ctx, lease, "drop an event")
 }
@@ -81,7 +81,7 @@ func (o *Outbox) end(ctx context.Context, lease Lease, what string) error {
 	return leaseError(what, &reply, err)
 }
 
-// DeadLetter makes an event a dead letter without an attempt. Errors are those of Delivered.
+// DeadLetter makes an event a dead letter without an attempt. Errors are those of RecordDelivery.
 func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, details Details) error {
 	call := redis.NewCall(deadLetterScript)
 	lease.keys(&call)
@@ -124,11 +124,11 @@ func (o *Outbox) dropOldest(ctx context.Context, lease Lease, excess redis.Reply
 // DroppedDeadLetters is how many dead letters this Outbox has dropped, because their merchant had more than MaxDeadLetters.
 func (o *Outbox) DroppedDeadLetters() int64 { return o.dropped.Load() }
 
-// Failed counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
+// RecordFailure counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
 // endpoint that is gone, or has failed for too long, is disabled, and the event of that attempt becomes a dead letter. An event of
 // test mode disables nothing, and ends instead.
-// Errors are those of Delivered.
-func (o *Outbox) Failed(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
+// Errors are those of RecordDelivery.
+func (o *Outbox) RecordFailure(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
 	const what = "record a failed attempt"
 	switch dropped := failure.Retry < 0 || failure.Gone; {
 	case lease.Event.TestMode && dropped:

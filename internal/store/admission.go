@@ -194,7 +194,7 @@ const (
 func (s *Store) parseAdmitted(head string, call *merchantCall, a *Admission) (Admitted, string, error) {
 	admitted, word, err := parseAdmitted(head, a.Limit)
 	if call.use && !errors.Is(err, ErrKeyRejected) && !errors.Is(err, redis.ErrCorrupt) {
-		s.uses.wrote(a.Digest)
+		s.uses.markWritten(a.Digest)
 	}
 	return admitted, word, err
 }

@@ -118,9 +118,9 @@ func decodeBlocked(row *redis.Reply) Blocked {
 	return found
 }
 
-// BlockedReported remembers that these blocks were reported. If another dispatcher has reported meanwhile, a report must follow. Errors:
+// RecordBlockedReport remembers that these blocks were reported. If another dispatcher has reported meanwhile, a report must follow. Errors:
 // redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) BlockedReported(ctx context.Context, before Blocked, blocks string) error {
+func (s *Store) RecordBlockedReport(ctx context.Context, before Blocked, blocks string) error {
 	space := redis.BucketKeyspace(session.MerchantBucket(before.MerchantID))
 	var at int64
 	if !before.ReportedAt.IsZero() {

@@ -134,13 +134,13 @@ func TestBlockedReported(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
 	addBlocked(t, s, id, map[string]int64{block(1): 2})
 	before, _ := findBlocked(t, s, id)
-	must(t, s.BlockedReported(t.Context(), before, block(1)))
+	must(t, s.RecordBlockedReport(t.Context(), before, block(1)))
 	addBlocked(t, s, id, map[string]int64{block(1): 1})
 	found, _ := findBlocked(t, s, id)
 	if found.Reported != block(1) || found.ReportedAt.IsZero() {
 		t.Errorf("reported: %+v", found)
 	}
-	must(t, s.BlockedReported(t.Context(), before, block(2))) // another dispatcher, at the same time
+	must(t, s.RecordBlockedReport(t.Context(), before, block(2))) // another dispatcher, at the same time
 	if found, _ = findBlocked(t, s, id); found.Reported != "" || found.ReportedAt.IsZero() {
 		t.Errorf("it is taken for certain that %+v was reported last", found)
 	}
@@ -148,11 +148,11 @@ func TestBlockedReported(t *testing.T) {
 	if found, there := findBlocked(t, s, id); !there {
 		t.Errorf("forgotten while the status has it: %+v", found)
 	}
-	must(t, s.BlockedReported(t.Context(), found, ""))
+	must(t, s.RecordBlockedReport(t.Context(), found, ""))
 	if found, there := findBlocked(t, s, id); there {
 		t.Errorf("still there: %+v", found)
 	}
-	must(t, s.BlockedReported(t.Context(), found, block(1))) // of what is gone
+	must(t, s.RecordBlockedReport(t.Context(), found, block(1))) // of what is gone
 	if found, there := findBlocked(t, s, id); there {
 		t.Errorf("a report made %+v", found)
 	}
@@ -189,7 +189,7 @@ func TestBlocked_Pages(t *testing.T) {
 }
 
 // The status of a Merchant has one budget, whatever changes.
-func TestBlockedReported_SharesABudgetWithHealth(t *testing.T) {
+func TestRecordBlockedReport_SharesABudgetWithHealth(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
 	addBlocked(t, s, id, map[string]int64{block(1): 1})
 	for i := range outbox.ReportBurst {
@@ -199,12 +199,12 @@ func TestBlockedReported_SharesABudgetWithHealth(t *testing.T) {
 			t.Fatalf("report %d is not allowed", i+1)
 		}
 		if i%2 == 0 {
-			must(t, s.BlockedReported(t.Context(), found, block(i)))
+			must(t, s.RecordBlockedReport(t.Context(), found, block(i)))
 			continue
 		}
 		states, err := s.Endpoints(t.Context(), session.MerchantBucket(id), id)
 		must(t, err)
-		must(t, s.EndpointReported(t.Context(), states.States[0], fmt.Sprint("reason ", i), false))
+		must(t, s.RecordEndpointReport(t.Context(), states.States[0], fmt.Sprint("reason ", i), false))
 	}
 	now := client(t, shared).Time(t.Context()).Val()
 	found, _ := findBlocked(t, s, id)
@@ -213,7 +213,7 @@ func TestBlockedReported_SharesABudgetWithHealth(t *testing.T) {
 	if found.MayReportChange(now) || states.States[0].MayReportChange(now) || !found.MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("the budget is not used up by both, or not for a minute")
 	}
-	must(t, s.BlockedReported(t.Context(), found, found.Reported)) // no change
+	must(t, s.RecordBlockedReport(t.Context(), found, found.Reported)) // no change
 	if found, _ = findBlocked(t, s, id); !found.MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("a report without a change costs")
 	}
@@ -227,11 +227,11 @@ func everyBlockedBranch(t *testing.T, s *services, merchantID string) {
 	}
 	found, _ := findBlocked(t, s, merchantID)
 	for _, blocks := range []string{"some", "others", ""} {
-		must(t, s.BlockedReported(t.Context(), found, blocks))
+		must(t, s.RecordBlockedReport(t.Context(), found, blocks))
 		found, _ = findBlocked(t, s, merchantID)
 	}
-	must(t, s.BlockedReported(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
-	must(t, s.BlockedReported(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
+	must(t, s.RecordBlockedReport(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
+	must(t, s.RecordBlockedReport(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
 	must(t, s.ForgetBlocked(t.Context(), merchantID))
 	must(t, s.AddBlocked(t.Context(), merchantID, nil))
 	_, _ = findBlocked(t, s, merchantID)

@@ -14,6 +14,6 @@ func NewUseMemory() UseMemory { return UseMemory{newLastUses(published.LastUseSt
 
 func (l UseMemory) Due(digest apikey.Digest, now time.Time) bool { return l.uses.due(digest, now) }
 
-func (l UseMemory) Wrote(digest apikey.Digest) { l.uses.wrote(digest) }
+func (l UseMemory) MarkWritten(digest apikey.Digest) { l.uses.markWritten(digest) }
 
 func (l UseMemory) Remembered() int { return len(l.uses.written) }

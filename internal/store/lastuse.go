@@ -44,8 +44,8 @@ func (l *lastUses) due(digest apikey.Digest, now time.Time) bool {
 	return !done
 }
 
-// wrote takes down that a use was written.
-func (l *lastUses) wrote(digest apikey.Digest) {
+// markWritten remembers that a use was written.
+func (l *lastUses) markWritten(digest apikey.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written[digest] = struct{}{}

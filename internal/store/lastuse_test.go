@@ -25,7 +25,7 @@ func TestLastUses_OnceInTenMinutes(t *testing.T) {
 	writes := 0
 	for range 1000 {
 		if uses.Due(key, now) {
-			uses.Wrote(key)
+			uses.MarkWritten(key)
 			written = now
 			writes++
 		}
@@ -47,7 +47,7 @@ func TestLastUses_Forgotten(t *testing.T) {
 	uses, now := store.NewUseMemory(), time.Unix(1_800_000_000, 0)
 	first := newDigest()
 	uses.Due(first, now)
-	uses.Wrote(first)
+	uses.MarkWritten(first)
 	uses.Due(newDigest(), now.Add(interval))
 	if n := uses.Remembered(); n != 0 {
 		t.Errorf("%d digests are remembered", n)
