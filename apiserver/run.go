@@ -72,7 +72,7 @@ type replica struct {
 func newReplica(process *role.Role, options Options) (*replica, error) {
 	log, registry := options.Log, process.Registry
 	state, err := store.New(process.Redis, store.Options{
-		SessionRetention: options.SessionRetention, History: options.History, Receipts: options.Receipts, LastUseInterval: options.LastUseStep,
+		SessionRetention: options.SessionRetention, History: options.History, Receipts: options.Receipts, LastUseStep: options.LastUseStep,
 	})
 	if err != nil {
 		return nil, err

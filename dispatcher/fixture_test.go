@@ -68,7 +68,7 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	}
 	reporter := status.New(status.Options{
 		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: changes, HealthChanged: d.healthChanged, HealthInterval: pollInterval,
-		LastUseInterval: options.LastUseInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,
+		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,
 	})
 	return &testDispatcher{d, reporter, changes, registry}
 }

@@ -46,8 +46,8 @@ type Options struct {
 	// MailServer takes receipts. Default none.
 	MailServer MailServer
 
-	// LastUseInterval is the time between two rounds that publish last uses of keys. Default 1 min.
-	LastUseInterval time.Duration
+	// PublishUsesInterval is the time between two rounds that publish last uses of keys. Default 1 min.
+	PublishUsesInterval time.Duration
 	// LastUseStep is how exact the published last uses are; API replicas record uses in the same steps. Default 10 min.
 	LastUseStep time.Duration
 }
@@ -68,7 +68,7 @@ func DefaultOptions() Options {
 		Schedule:             DefaultSchedule(),
 		FailingLimit:         120 * time.Hour,
 		History:              feed.History{}.WithDefaults(),
-		LastUseInterval:      time.Minute,
+		PublishUsesInterval:  time.Minute,
 		LastUseStep:          published.LastUseStep,
 	}
 }
@@ -90,8 +90,8 @@ func (o Options) Validate() error {
 		return errors.New("--webhook-max-in-flight must be at least 1")
 	case o.FailingLimit <= 0:
 		return errors.New("--webhook-failing-limit must be positive")
-	case o.LastUseInterval <= 0 || o.LastUseStep <= 0:
-		return errors.New("LastUseInterval and LastUseStep must be positive")
+	case o.PublishUsesInterval <= 0 || o.LastUseStep <= 0:
+		return errors.New("PublishUsesInterval and LastUseStep must be positive")
 	}
 	return errors.Join(kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), o.Schedule.validate(), o.History.Validate(),
 		o.MailServer.Validate())

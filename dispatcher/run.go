@@ -40,7 +40,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer r.Close()
-	sessions, err := store.New(r.Redis, store.Options{History: options.History, LastUseInterval: options.LastUseStep})
+	sessions, err := store.New(r.Redis, store.Options{History: options.History, LastUseStep: options.LastUseStep})
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	reporter := status.New(status.Options{
 		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Changes: changes, HealthChanged: d.healthChanged,
-		LastUseInterval: options.LastUseInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,
+		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,
 	})
 	mails := func(context.Context) {}
 	if options.MailServer.Enabled() {

@@ -34,7 +34,7 @@ func newFixture(t *testing.T) testFixture {
 func (f testFixture) reporter() *Reporter {
 	return New(Options{
 		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: NewChanges(), HealthChanged: loop.NewSignal(), HealthInterval: 200 * time.Millisecond,
-		LastUseInterval: time.Minute, LastUseStep: published.LastUseStep, Log: loop.NewLog(slog.New(slog.NewTextHandler(f.Log, nil))), Registerer: prometheus.NewRegistry(), Now: time.Now,
+		PublishUsesInterval: time.Minute, LastUseStep: published.LastUseStep, Log: loop.NewLog(slog.New(slog.NewTextHandler(f.Log, nil))), Registerer: prometheus.NewRegistry(), Now: time.Now,
 	})
 }
 

@@ -56,8 +56,8 @@ type Options struct {
 	HealthChanged loop.Signal
 	// HealthInterval is the time between two reports of health without a change that is known here. Default 4 s.
 	HealthInterval time.Duration
-	// LastUseInterval is the time between two rounds that publish last uses of keys.
-	LastUseInterval time.Duration
+	// PublishUsesInterval is the time between two rounds that publish last uses of keys.
+	PublishUsesInterval time.Duration
 	// LastUseStep is how much later a use must be than the published one to be published, and how old the published ones may get.
 	LastUseStep time.Duration
 	Log         *loop.Log
@@ -67,18 +67,18 @@ type Options struct {
 
 // Reporter is one of any number that share a Redis: each finds there what the others have reported.
 type Reporter struct {
-	outbox          *outbox.Outbox
-	store           *store.Store
-	index           Index
-	writer          Writer
-	changes         *Changes
-	healthChanged   loop.Signal
-	healthInterval  time.Duration
-	lastUseInterval time.Duration
-	lastUseStep     time.Duration
-	log             *loop.Log
-	metrics         *metrics
-	now             func() time.Time
+	outbox              *outbox.Outbox
+	store               *store.Store
+	index               Index
+	writer              Writer
+	changes             *Changes
+	healthChanged       loop.Signal
+	healthInterval      time.Duration
+	publishUsesInterval time.Duration
+	lastUseStep         time.Duration
+	log                 *loop.Log
+	metrics             *metrics
+	now                 func() time.Time
 
 	// nextReport, nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
 	nextReport, nextBlocked, nextRefresh session.Bucket
@@ -90,8 +90,8 @@ type Reporter struct {
 func New(o Options) *Reporter {
 	return &Reporter{
 		outbox: o.Outbox, store: o.Store, index: o.Index, writer: o.Writer, changes: o.Changes, healthChanged: o.HealthChanged,
-		healthInterval:  cmp.Or(o.HealthInterval, 4*time.Second),
-		lastUseInterval: o.LastUseInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
+		healthInterval:      cmp.Or(o.HealthInterval, 4*time.Second),
+		publishUsesInterval: o.PublishUsesInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
 	}
 }
 
@@ -103,6 +103,6 @@ func (r *Reporter) Run(ctx context.Context) {
 		loop.Loop{Interval: r.healthInterval, Wake: r.healthChanged, Step: r.reportHealth},
 		loop.Loop{Interval: refreshInterval, Step: r.refreshHealth},
 		loop.Loop{Interval: changesInterval, Wake: r.changes.added, Step: r.handleChanges},
-		loop.Loop{Interval: r.lastUseInterval, Step: r.publishLastUses},
+		loop.Loop{Interval: r.publishUsesInterval, Step: r.publishLastUses},
 	)
 }

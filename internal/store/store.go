@@ -88,8 +88,8 @@ type Options struct {
 	History feed.History
 	// Receipts: customers get a mail, so their addresses are stored until then. Those of test mode never are.
 	Receipts bool
-	// LastUseInterval is how often the last use of each digest is written, at most, by each replica. Default published.LastUseStep.
-	LastUseInterval time.Duration
+	// LastUseStep is how often the last use of each digest is written, at most, by each replica. Default published.LastUseStep.
+	LastUseStep time.Duration
 }
 
 // Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis.
@@ -109,7 +109,7 @@ func New(client *redis.Client, options Options) (*Store, error) {
 	}
 	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention),
 		history: options.History.WithDefaults(), receipts: options.Receipts, trimming: options.History.String(),
-		uses: newLastUses(cmp.Or(options.LastUseInterval, published.LastUseStep))}, nil
+		uses: newLastUses(cmp.Or(options.LastUseStep, published.LastUseStep))}, nil
 }
 
 // Validate checks the options.

@@ -149,7 +149,7 @@ func (p *pipeline) startRoles() (err error) {
 	if p.api, err = p.StartAPIServer("apiserver", func(*apiserver.Options) {}); err != nil {
 		return err
 	}
-	_, err = p.StartDispatcher("dispatcher", func(o *dispatcher.Options) { o.LastUseInterval = noLastUses })
+	_, err = p.StartDispatcher("dispatcher", func(o *dispatcher.Options) { o.PublishUsesInterval = noLastUses })
 	return err
 }
 

@@ -88,7 +88,7 @@ func check(t testing.TB, err error) {
 
 func (p *product) startDispatcher() {
 	p.T.Helper()
-	_, err := p.installation.StartDispatcher("dispatcher", func(o *dispatcher.Options) { o.LastUseInterval, o.LastUseStep = step/10, step })
+	_, err := p.installation.StartDispatcher("dispatcher", func(o *dispatcher.Options) { o.PublishUsesInterval, o.LastUseStep = step/10, step })
 	check(p.T, err)
 }
 

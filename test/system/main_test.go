@@ -68,7 +68,7 @@ func install(replicas, dispatchers int) (i *installation, err error) {
 	}
 	for n := range dispatchers {
 		_, err := i.StartDispatcher(fmt.Sprintf("dispatcher-%d", n+1), func(o *dispatcher.Options) {
-			o.LastUseInterval = 100 * time.Millisecond
+			o.PublishUsesInterval = 100 * time.Millisecond
 			o.Schedule = dispatcher.Schedule{0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}
 		})
 		if err != nil {
