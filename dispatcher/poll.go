@@ -108,16 +108,9 @@ func (d *dispatcher) start(ctx context.Context, w *work, step func() (more bool,
 	})
 }
 
-// sweep expires sessions of a bucket that nobody has read since their expiry, after those of test mode got their payments.
+// sweep expires sessions of a bucket that nobody has read since their expiry, and settles those of test mode.
 func (d *dispatcher) sweep(ctx context.Context, bucket session.Bucket) (more bool, err error) {
-	overdue, err := d.store.Overdue(ctx, bucket, sweepBatch)
-	if err != nil {
-		return false, err
-	}
-	if err := d.store.SettleTests(ctx, overdue); err != nil {
-		return false, err
-	}
-	swept, err := d.store.Sweep(ctx, overdue)
+	swept, err := d.store.Sweep(ctx, bucket, sweepBatch)
 	if err != nil {
 		return false, err
 	}

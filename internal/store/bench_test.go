@@ -252,7 +252,7 @@ func BenchmarkSweepOfNothing(b *testing.B) {
 	benchmark(b, func(s *services) func(context.Context) error {
 		created := mustCreate(b, s, busyMerchant(), newSession()).Session
 		return func(ctx context.Context) error {
-			_, err := sweep(ctx, s.Store, created.ID.Bucket(), 100)
+			_, err := s.Sweep(ctx, created.ID.Bucket(), 100)
 			return err
 		}
 	})

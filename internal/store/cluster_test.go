@@ -202,7 +202,7 @@ func (m *movingTrade) checkFeed(t *testing.T) {
 
 // dispatch delivers what is due, and sweeps. It reports whether there was anything, or it could not be known.
 func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
-	swept, err := sweep(ctx, m.Store, m.bucket, 100)
+	swept, err := m.Sweep(ctx, m.bucket, 100)
 	more = !m.call("sweep", err) || swept.Expired > 0 || swept.More
 	leased, err := m.Lease(ctx, m.bucket, outbox.LeaseRequest{For: 200 * time.Millisecond, Limit: 20})
 	more = !m.call("lease", err) || len(leased.Leases) > 0 || more

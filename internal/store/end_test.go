@@ -771,7 +771,7 @@ func TestSettle_ServerRejectsWrites(t *testing.T) {
 		if got, err := s.Settle(t.Context(), pending.ID, paid("a")); !errors.Is(err, redis.ErrUnavailable) || got.Applied {
 			t.Errorf("%s: settle: %+v, %v; want ErrUnavailable", why, got, err)
 		}
-		if swept, err := sweep(t.Context(), s.Store, 7, 10); !errors.Is(err, redis.ErrUnavailable) || swept != (store.Swept{}) {
+		if swept, err := s.Sweep(t.Context(), 7, 10); !errors.Is(err, redis.ErrUnavailable) || swept != (store.Swept{}) {
 			t.Errorf("%s: sweep: %+v, %v; want ErrUnavailable", why, swept, err)
 		}
 	}

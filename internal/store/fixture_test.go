@@ -205,24 +205,12 @@ func due(t *testing.T, s *services, created session.Session) {
 	})
 }
 
-// sweep does what a dispatcher does with overdue sessions.
-func sweep(ctx context.Context, s *store.Store, bucket session.Bucket, limit int) (store.Swept, error) {
-	overdue, err := s.Overdue(ctx, bucket, limit)
-	if err != nil {
-		return store.Swept{}, err
-	}
-	if err := s.SettleTests(ctx, overdue); err != nil {
-		return store.Swept{}, err
-	}
-	return s.Sweep(ctx, overdue)
-}
-
 // sweepAll sweeps until nothing is due, and returns the sum.
 func sweepAll(t *testing.T, s *services, bucket session.Bucket, limit int) store.Swept {
 	t.Helper()
 	var sum store.Swept
 	for range 1000 { // more than any test needs
-		swept, err := sweep(t.Context(), s.Store, bucket, limit)
+		swept, err := s.Sweep(t.Context(), bucket, limit)
 		must(t, err)
 		sum.Expired, sum.Corrupt = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt
 		if !swept.More {

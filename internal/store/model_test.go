@@ -190,7 +190,7 @@ func (m *modelled) doReplay(t *rapid.T) {
 }
 
 func (m *modelled) doSweep(t *rapid.T) {
-	swept, err := sweep(t.Context(), m.replica(t).Store, m.id.Bucket(), 10)
+	swept, err := m.replica(t).Sweep(t.Context(), m.id.Bucket(), 10)
 	if expired := m.expire(); err != nil || (swept.Expired == 1) != expired || swept.Expired > 1 || swept.Corrupt > 0 {
 		t.Fatalf("sweep: %+v, %v; want it to expire the session: %v", swept, err, expired)
 	}
@@ -466,7 +466,7 @@ func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call se
 		})
 		return refundAnswer(got, err)
 	case "sweep":
-		swept, err := sweep(t.Context(), s.Store, id.Bucket(), 10)
+		swept, err := s.Sweep(t.Context(), id.Bucket(), 10)
 		return sessionAnswer{expired: swept.Expired > 0}, err
 	default:
 		_, got, err := s.Session(t.Context(), asks, id)

@@ -216,7 +216,7 @@ func TestOperations_OneCommand(t *testing.T) {
 			_, _, err := s.CreateSession(ctx, asks, with(newSession(), func(n *store.NewSession) { n.EmitCreated = true }))
 			return err
 		},
-		"sweep of nothing": func(ctx context.Context) error { _, err := sweep(ctx, s.Store, id.Bucket(), 10); return err },
+		"sweep of nothing": func(ctx context.Context) error { _, err := s.Sweep(ctx, id.Bucket(), 10); return err },
 		"record a rotation": func(ctx context.Context) error {
 			generation++
 			_, err := s.RecordRotation(ctx, newRotation(asks, generation), rotatedAt, feed.History{})

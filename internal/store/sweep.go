@@ -28,13 +28,6 @@ type Swept struct {
 	Oldest time.Duration
 }
 
-// Overdue are sessions of a bucket that a dispatcher has to examine: they are past their expiry, or of test mode and to be paid.
-type Overdue struct {
-	space   redis.Keyspace
-	limit   int
-	entries []overdueEntry
-}
-
 // overdueEntry is a row of list_overdue: an expiry queue with its first sessions, or a single session.
 type overdueEntry struct {
 	name, since string
@@ -43,17 +36,39 @@ type overdueEntry struct {
 
 func (e overdueEntry) isQueue() bool { return strings.Trim(e.name, "0123456789") == "" }
 
-// Overdue lists sessions of the bucket that are overdue, the longest overdue first and at most limit of them. Errors: redis.ErrCorrupt,
-// redis.ErrUnavailable.
-func (s *Store) Overdue(ctx context.Context, bucket session.Bucket, limit int) (Overdue, error) {
-	overdue := Overdue{space: redis.BucketKeyspace(bucket), limit: limit}
+// Sweep expires sessions of the bucket whose time is over, and settles those of test mode that get a payment without anybody's doing: the longest
+// overdue first, and at most limit of them. It takes a trip for each lifetime among them, as a script declares the keys that it writes. Errors:
+// redis.ErrCorrupt, redis.ErrUnavailable; what was swept until then is returned with them.
+func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (sum Swept, err error) {
+	space := redis.BucketKeyspace(bucket)
+	overdue, err := s.listOverdue(ctx, space, limit)
+	if err != nil {
+		return sum, fmt.Errorf("list overdue sessions: %w", err)
+	}
+	if err := s.settleTests(ctx, space, overdue); err != nil { // first: a sweep takes what it has looked at out of the index
+		return sum, err
+	}
+	var examined int64
+	for _, entry := range overdue {
+		swept, n, err := s.sweepEntry(ctx, space, entry)
+		if err != nil {
+			return sum, fmt.Errorf("sweep a bucket: %w", err)
+		}
+		sum.Expired, sum.Corrupt, sum.Oldest = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt, max(sum.Oldest, swept.Oldest)
+		examined += n
+	}
+	sum.More = examined >= int64(limit)
+	return sum, nil
+}
+
+func (s *Store) listOverdue(ctx context.Context, space redis.Keyspace, limit int) (overdue []overdueEntry, err error) {
 	call := redis.NewCall(listOverdueScript)
-	call.Key("expiry_key", overdue.space, outbox.ExpiryKey)
+	call.Key("expiry_key", space, outbox.ExpiryKey)
 	call.Int("limit", int64(limit))
-	call.Text("expiry_queue_prefix", overdue.space.Key(expiryQueueKey))
+	call.Text("expiry_queue_prefix", space.Key(expiryQueueKey))
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
-		return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
+		return nil, err
 	}
 	reply.RequireOK()
 	rows := reply.List()
@@ -65,32 +80,11 @@ func (s *Store) Overdue(ctx context.Context, bucket session.Bucket, limit int) (
 			entry.sessions = append(entry.sessions, sessions.Text())
 		}
 		if err := errors.Join(row.Err(), sessions.Err()); err != nil {
-			return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
+			return nil, err
 		}
-		overdue.entries = append(overdue.entries, entry)
+		overdue = append(overdue, entry)
 	}
-	if err := errors.Join(reply.Err(), rows.Err()); err != nil {
-		return Overdue{}, fmt.Errorf("list overdue sessions: %w", err)
-	}
-	return overdue, nil
-}
-
-// Sweep expires sessions whose time is over. It takes a trip for each lifetime among them, as a script declares the keys that it writes.
-// It must follow SettleTests, for it takes what it has looked at out of the index. Errors are those of Overdue; what was swept until then
-// is returned with them.
-func (s *Store) Sweep(ctx context.Context, overdue Overdue) (Swept, error) {
-	var sum Swept
-	var examined int64
-	for _, entry := range overdue.entries {
-		swept, n, err := s.sweepEntry(ctx, overdue.space, entry)
-		if err != nil {
-			return sum, fmt.Errorf("sweep a bucket: %w", err)
-		}
-		sum.Expired, sum.Corrupt, sum.Oldest = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt, max(sum.Oldest, swept.Oldest)
-		examined += n
-	}
-	sum.More = examined >= int64(overdue.limit)
-	return sum, nil
+	return overdue, errors.Join(reply.Err(), rows.Err())
 }
 
 func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry overdueEntry) (swept Swept, examined int64, err error) {

@@ -28,14 +28,14 @@ func TestSweep(t *testing.T) {
 	fresh := mustCreate(t, s, asks, newSession()).Session
 	due(t, s, last)
 
-	first, err := sweep(t.Context(), s.Store, 7, 3)
+	first, err := s.Sweep(t.Context(), 7, 3)
 	if err != nil || first.Expired != 3 || !first.More || first.Oldest < 0 || first.Oldest > patience {
 		t.Errorf("the first sweep: %+v, %v", first, err)
 	}
 	if rest := sweepAll(t, s, 7, 3); rest.Expired != 4 || rest.Corrupt != 0 {
 		t.Errorf("the rest: %+v", rest)
 	}
-	idle, err := sweep(t.Context(), s.Store, 7, 3)
+	idle, err := s.Sweep(t.Context(), 7, 3)
 	if err != nil || idle != (store.Swept{}) {
 		t.Errorf("with nothing due: %+v, %v", idle, err)
 	}
@@ -150,7 +150,7 @@ func TestSweep_UnreadableSessions(t *testing.T) {
 	if _, read, err := s.Session(t.Context(), asks, last.ID); err != nil || read.Status != session.Expired {
 		t.Errorf("the session behind them is %s: %v", read.Status, err)
 	}
-	if again, err := sweep(t.Context(), s.Store, 7, 100); err != nil || again != (store.Swept{}) {
+	if again, err := s.Sweep(t.Context(), 7, 100); err != nil || again != (store.Swept{}) {
 		t.Errorf("a second sweep finds %+v, %v", again, err)
 	}
 	if pending := pendingIn(t, c, 7); len(pending) != len(damaged)+1 {
@@ -186,7 +186,7 @@ func TestSweep_EachLifetime(t *testing.T) {
 	}
 	waits := mustCreate(t, s, asks, with(newSession(), lasting(time.Hour))).Session
 	due(t, s, last)
-	first, err := sweep(t.Context(), s.Store, 7, 5)
+	first, err := s.Sweep(t.Context(), 7, 5)
 	if err != nil || first.Expired != 5 || !first.More || first.Oldest <= 0 {
 		t.Errorf("the first sweep: %+v, %v; want 5 expired and more", first, err)
 	}
@@ -211,7 +211,7 @@ func TestSweep_QueueIsDueWithFirstSession(t *testing.T) {
 	_, _, err := s.Cancel(t.Context(), asks, first.ID)
 	must(t, err)
 	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "900000"}).Err()) // as if its turn had come
-	if swept, err := sweep(t.Context(), s.Store, 7, 10); err != nil || swept != (store.Swept{}) {
+	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept != (store.Swept{}) {
 		t.Errorf("%+v, %v; want nothing to expire", swept, err)
 	}
 	if pending := pendingIn(t, c, 7); !cmp.Equal(pending, []string{second.ID.String()}) {
@@ -247,10 +247,10 @@ func TestSweep_UnreadableQueue(t *testing.T) {
 	must(t, c.Set(t.Context(), "{b07n}:expiry:5", "text", 0).Err())
 	must(t, c.ZAdd(t.Context(), "{b07n}:expiry", goredis.Z{Score: 1, Member: "5"}).Err())
 	due(t, s, expired)
-	if swept, err := sweep(t.Context(), s.Store, 7, 10); err != nil || swept.Expired != 1 || swept.Corrupt != 1 {
+	if swept, err := s.Sweep(t.Context(), 7, 10); err != nil || swept.Expired != 1 || swept.Corrupt != 1 {
 		t.Errorf("%+v, %v; want one expired and one corrupt", swept, err)
 	}
-	if again, err := sweep(t.Context(), s.Store, 7, 10); err != nil || again != (store.Swept{}) {
+	if again, err := s.Sweep(t.Context(), 7, 10); err != nil || again != (store.Swept{}) {
 		t.Errorf("a second sweep finds %+v, %v", again, err)
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// SettleTests plays the payments of overdue test sessions that get one without anybody's doing. The session stays in the index until Sweep
+// settleTests plays the payments of overdue test sessions that get one without anybody's doing. The session stays in the index until the sweep
 // has seen it, so a program that ends in between loses nothing, and a second one finds its payment reported. The error is
 // redis.ErrUnavailable.
-func (s *Store) SettleTests(ctx context.Context, overdue Overdue) error {
-	for _, entry := range overdue.entries {
-		id, err := session.ParseID(strings.TrimPrefix(entry.name, overdue.space.Key(sessionKey)))
+func (s *Store) settleTests(ctx context.Context, space redis.Keyspace, overdue []overdueEntry) error {
+	for _, entry := range overdue {
+		id, err := session.ParseID(strings.TrimPrefix(entry.name, space.Key(sessionKey)))
 		if err != nil || !id.TestMode() {
-			continue // it is for Sweep alone
+			continue // it is for the sweep alone
 		}
 		if err := s.settleOverdueTest(ctx, id); errors.Is(err, redis.ErrUnavailable) {
 			return fmt.Errorf("settle a test session: %w", err)
-		} // other errors are of one session, and left to Sweep
+		} // other errors are of one session, and left to the sweep
 	}
 	return nil
 }

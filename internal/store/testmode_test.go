@@ -119,7 +119,7 @@ func TestTestMode_InIDAndRecord(t *testing.T) {
 }
 
 // Test sessions of certain amounts are settled without a rail, once, however often a dispatcher stops in between. Live ones never are.
-func TestSettleTests_Amounts(t *testing.T) {
+func TestSweep_SettlesTests(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, ctx := open(t, server.URL()), client(t, server), t.Context()
 	live := merchantIn(7)
