@@ -18,8 +18,8 @@ const (
 	// WebhookTestInterval is the least time between two test events that people ask for, for each merchant.
 	WebhookTestInterval = 10 * time.Second
 	webhookTestKeep     = 24 * time.Hour
-	// maxAttempts is how many failed attempts are kept of a merchant.
-	maxAttempts = 10
+	// keptAttempts is how many failed attempts are kept of a merchant.
+	keptAttempts = 10
 )
 
 // Attempt is how an attempt to deliver an event ended.

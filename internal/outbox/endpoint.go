@@ -111,11 +111,15 @@ func (e EndpointState) CountsChanged() bool {
 	return pending != (e.Reported.Pending > 0) || (e.Dead > 0) != (e.Reported.Dead > 0)
 }
 
+// ReportTATField is the field of an endpoint's hash with the theoretical arrival time of the next report of a change, in milliseconds. All
+// changes of a merchant's status share its limiter.
+const ReportTATField = "paid"
+
 // endpointFields are those of an endpoint's hash, in the order in which parseEndpoint decodes them.
 var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
 	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy", "RECOVERED=recovered",
 	"DELIVERED=delivered", "FAILED=failed", "REASON=reason", "ANSWER=answer",
-	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "PAID=paid")
+	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "REPORT_TAT="+ReportTATField)
 
 // parseEndpoint decodes the fields. One that cannot be read is as if it were missing: the others still count.
 func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error) {

@@ -11,7 +11,7 @@ local leased, delay, reason, answer, merchant_name, target, failing_limit, gone,
 local function keep_attempt()
   local lines = (call('HGET', endpoint_key, 'attempts') or '') .. now_ms .. '\t' .. attempt .. '\n'
   local _, kept = string.gsub(lines, '\n', '')
-  if kept > MAX_ATTEMPTS then
+  if kept > KEPT_ATTEMPTS then
     lines = string.gsub(lines, '^[^\n]*\n', '')
   end
   call('HSET', endpoint_key, 'attempts', lines)

@@ -91,8 +91,8 @@ func part(name string) string { return constants.Replace(endpointFields.In(redis
 
 var constants = strings.NewReplacer(
 	"EVENT_RETENTION_MS", decimal(retention.Milliseconds()), "TEST_ENTRIES", decimal(feed.TestEntries), "MAX_DEAD_LETTERS", decimal(MaxDeadLetters),
-	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()),
-	"MAX_ATTEMPTS", decimal(maxAttempts), "NOTHING_DUE", decimal(NothingDue.Milliseconds()))
+	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()), "REPORT_TAT", "'"+ReportTATField+"'",
+	"KEPT_ATTEMPTS", decimal(keptAttempts), "NOTHING_DUE", decimal(NothingDue.Milliseconds()))
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 

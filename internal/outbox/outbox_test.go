@@ -148,7 +148,9 @@ var outboxOperations = []outboxOperation{
 	{"dead letter", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"})
 	}},
-	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.RecordDelivery(ctx, lease, "here") }},
+	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error {
+		return s.RecordDelivery(ctx, lease, "here")
+	}},
 	{"drop", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
 	{"list", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))

@@ -168,7 +168,7 @@ func (s *Store) replay(ctx context.Context, reply *redis.Reply, admission Admiss
 func (s *Store) original(ctx context.Context, space redis.Keyspace, id session.ID) (session.Session, error) {
 	call := redis.NewCall(readOriginalScript)
 	endKeys(&call, space, id)
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return session.Session{}, fmt.Errorf("read the original session: %w", err)

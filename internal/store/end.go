@@ -22,7 +22,7 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)
@@ -125,7 +125,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	call.Text("keep", keep)
 	call.Int("max_refused", maxRefused)
 	call.Flag("replicated", s.redis.Replicated())
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.redis.RunReplicated(ctx, &call)
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle a session: %w", err)

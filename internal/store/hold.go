@@ -55,7 +55,7 @@ func (s *Store) Hold(ctx context.Context, id session.ID, hold Hold) (time.Time, 
 	call.Millis("hold_ms", hold.Duration)
 	call.Millis("longest_ms", session.MaxHeld)
 	call.Flag("merchant_not_active", hold.MerchantNotActive)
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.redis.RunReplicated(ctx, &call)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("hold a session: %w", err)

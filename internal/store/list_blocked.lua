@@ -13,7 +13,7 @@ for i = 1, #page, 2 do
   if #requests == 0 and reported_at == '0' then
     call('ZREM', merchants_key, merchant) -- nothing is left, nor in the status
   else
-    rows[#rows + 1] = {merchant, reported_at, call('GET', key .. reported_suffix), call('HGET', endpoint_prefix .. merchant, 'paid'),
+    rows[#rows + 1] = {merchant, reported_at, call('GET', key .. reported_suffix), call('HGET', endpoint_prefix .. merchant, REPORT_TAT),
       requests, call('ZRANGE', key .. seen_suffix, 0, -1, 'WITHSCORES')}
   end
 end

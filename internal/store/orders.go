@@ -100,7 +100,7 @@ func (s *Store) expireOrder(ctx context.Context, account Account, orderRef strin
 			call.MoreKey(space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
 		}
 		call.Text("session_prefix", account.sessionKeys())
-		call.Text("history", s.trimming)
+		call.Text("history", s.historyArg)
 		reply, err := s.redis.Run(ctx, &call)
 		if err != nil {
 			return OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)

@@ -28,7 +28,7 @@ func (s *Store) AdmitStory(ctx context.Context, admission Admission, id session.
 	admission.keys(&call)
 	endKeys(&call.Call, admission.space(), id)
 	s.admissionArgs(&call, &admission)
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
 		return Admitted{}, Story{}, fmt.Errorf("read a session: %w", err)
@@ -99,7 +99,7 @@ func (s *Store) PublicSession(
 	call.Key("rate_key", space, rateKey, session.Account(admission.Subject, id.TestMode()))
 	endKeys(&call, space, id)
 	limitArgs(&call, admission.Limit)
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return ratelimit.Quota{}, PublicSession{}, fmt.Errorf("read a session publicly: %w", err)
@@ -120,7 +120,7 @@ func (s *Store) PublicSession(
 func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSession, error) {
 	call := redis.NewCall(watchedReadScript)
 	endKeys(&call, redis.BucketKeyspace(id.Bucket()), id)
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return PublicSession{}, fmt.Errorf("read a watched session: %w", err)

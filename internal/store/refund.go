@@ -69,7 +69,7 @@ func (s *Store) refund(ctx context.Context, id session.ID, refund session.Refund
 	call.Millis("keep", s.keepReported())
 	call.Int("max_refunds", maxRefunds)
 	call.Flag("replicated", s.redis.Replicated())
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	reply, err := s.redis.RunReplicated(ctx, &call)
 	if err != nil {
 		return Refunded{}, fmt.Errorf("record a refund: %w", err)

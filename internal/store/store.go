@@ -94,12 +94,12 @@ type Options struct {
 
 // Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis.
 type Store struct {
-	redis     *redis.Client
-	retention time.Duration
-	history   feed.History
-	receipts  bool
-	trimming  string // the history as scripts read it
-	uses      *lastUses
+	redis      *redis.Client
+	retention  time.Duration
+	history    feed.History
+	receipts   bool
+	historyArg string // the history as scripts read it
+	uses       *lastUses
 }
 
 // New returns the store in a Redis.
@@ -108,7 +108,7 @@ func New(client *redis.Client, options Options) (*Store, error) {
 		return nil, err
 	}
 	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention),
-		history: options.History.WithDefaults(), receipts: options.Receipts, trimming: options.History.String(),
+		history: options.History.WithDefaults(), receipts: options.Receipts, historyArg: options.History.String(),
 		uses: newLastUses(cmp.Or(options.LastUseStep, published.LastUseStep))}, nil
 }
 
@@ -143,7 +143,7 @@ var constants = strings.NewReplacer(
 	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
 	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),
-	"BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
+	"REPORT_TAT", "'"+outbox.ReportTATField+"'", "BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 
 // What the parts define is in docs/design/redis.md. Few requests change a session, so what they need is behind one function, sessions().
 var (

@@ -80,7 +80,7 @@ func (s *Store) Payments(ctx context.Context, id session.ID) (Payments, error) {
 	}
 	call := redis.NewCall(readPaymentsScript)
 	endKeys(&call, redis.BucketKeyspace(id.Bucket()), id)
-	call.Text("history", s.trimming)
+	call.Text("history", s.historyArg)
 	story, reply, err := s.readStory(ctx, id, &call)
 	if err != nil {
 		return Payments{}, err

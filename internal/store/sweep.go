@@ -105,7 +105,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 			call.MoreKey(space, outbox.FeedKey, account)
 		}
 		call.Text("name", entry.name)
-		call.Text("history", s.trimming)
+		call.Text("history", s.historyArg)
 		call.Text("since", entry.since)
 		for _, listed := range entry.sessions {
 			call.More(listed)
@@ -116,7 +116,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 		call.Key("event_key", space, outbox.EventKey, feed.ListedEventID(id, feed.MarkEnded))
 		call.Key("feed_key", space, outbox.FeedKey, account)
 		call.Text("name", entry.name)
-		call.Text("history", s.trimming)
+		call.Text("history", s.historyArg)
 	}
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
