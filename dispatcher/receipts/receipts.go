@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -210,7 +211,7 @@ func (s *Sender) record(ctx context.Context, deadline time.Time, write func(cont
 		switch {
 		case err == nil:
 			return true
-		case errors.Is(err, store.ErrLeaseLost):
+		case errors.Is(err, outbox.ErrLeaseLost):
 			return false
 		case !errors.Is(err, redis.ErrUnavailable), !time.Now().Before(deadline), !loop.Pause(ctx, recordPause):
 			s.log.RedisFailed(err)

@@ -43,7 +43,7 @@ func (f DeadLetterFilter) buckets() []session.Bucket {
 	if f.MerchantID != "" {
 		return []session.Bucket{session.MerchantBucket(f.MerchantID)}
 	}
-	return allBuckets()
+	return session.AllBuckets()
 }
 
 // DeadLetters returns dead letters, the newest first. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
@@ -183,7 +183,7 @@ func (o *Outbox) resend(ctx context.Context, request ResendRequest) (resent Rese
 
 // resendAnywhere searches every bucket: not every id shows its bucket, and this is a rare request.
 func (o *Outbox) resendAnywhere(ctx context.Context, ids []string, resent *Resent) error {
-	for _, bucket := range allBuckets() {
+	for _, bucket := range session.AllBuckets() {
 		if err := o.resendIn(ctx, bucket, ids, resent); err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ var ErrHolderRemoved = errors.New("the holder was removed")
 // a server that fails leaves the leases of the others alone.
 func (o *Outbox) HolderBuckets() []session.Bucket {
 	if o.redis.Clustered() {
-		return allBuckets()
+		return session.AllBuckets()
 	}
 	return []session.Bucket{0}
 }
@@ -35,7 +35,7 @@ func (o *Outbox) Heartbeat(ctx context.Context, bucket session.Bucket, holder st
 	call.Flag("new", isNew)
 	call.Millis("keep_ms", HoldersKept)
 	reply, err := o.redis.Run(ctx, &call)
-	if err := leaseError("make a heartbeat", &reply, err); errors.Is(err, ErrLeaseLost) {
+	if err := LeaseError("make a heartbeat", &reply, err); errors.Is(err, ErrLeaseLost) {
 		return nil, ErrHolderRemoved
 	} else if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (o *Outbox) RemoveHolder(ctx context.Context, bucket session.Bucket, holder
 	call.Text("holder", holder)
 	call.Text("heartbeats", heartbeats)
 	reply, err := o.redis.Run(ctx, &call)
-	if err := leaseError("remove a holder of leases", &reply, err); err != nil {
+	if err := LeaseError("remove a holder of leases", &reply, err); err != nil {
 		return false, err
 	}
 	return reply.Int() == 1, reply.Err()
@@ -67,7 +67,7 @@ func (o *Outbox) ForgetHolder(ctx context.Context, bucket session.Bucket, holder
 	call.Key("holders_key", redis.BucketKeyspace(bucket), holdersKey)
 	call.Text("holder", holder)
 	reply, err := o.redis.Run(ctx, &call)
-	return leaseError("forget a holder of leases", &reply, err)
+	return LeaseError("forget a holder of leases", &reply, err)
 }
 
 // freeBatch bounds how long free_leases blocks Redis.
@@ -85,7 +85,7 @@ func (o *Outbox) FreeLeases(ctx context.Context, bucket session.Bucket, holder s
 		call.Text("after", after)
 		call.Text("limit", strconv.Itoa(freeBatch))
 		reply, err := o.redis.Run(ctx, &call)
-		if err := leaseError("free leases", &reply, err); err != nil {
+		if err := LeaseError("free leases", &reply, err); err != nil {
 			return freed, err
 		}
 		after = "(" + reply.Text()

@@ -152,7 +152,7 @@ func (o *Outbox) forget(ctx context.Context, lease Lease) (int, error) {
 	lease.keys(&call)
 	call.Text("leased", lease.queued)
 	reply, err := o.redis.Run(ctx, &call)
-	if err := leaseError("forget a lost event", &reply, err); err != nil {
+	if err := LeaseError("forget a lost event", &reply, err); err != nil {
 		return 0, err
 	}
 	return int(reply.Int()), reply.Err()

@@ -11,11 +11,9 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// ErrLeaseLost says that the lease was given to somebody else since, or that its event is gone. Nothing was
-// changed.
+// ErrLeaseLost says that the lease of an event or a receipt was given to somebody else since, or that it has ended. Nothing was changed.
 var ErrLeaseLost = errors.New("the lease was lost")
 
 // Outbox is the events in Redis. It is safe for concurrent use.
@@ -95,11 +93,3 @@ var constants = strings.NewReplacer(
 	"KEPT_ATTEMPTS", decimal(keptAttempts), "NOTHING_DUE", decimal(NothingDue.Milliseconds()))
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
-
-func allBuckets() []session.Bucket {
-	buckets := make([]session.Bucket, session.Buckets)
-	for i := range buckets {
-		buckets[i] = session.Bucket(i)
-	}
-	return buckets
-}

@@ -64,7 +64,7 @@ func (o *Outbox) RecordDelivery(ctx context.Context, lease Lease, target string)
 	call.Text("target", target)
 	call.Text("merchant", lease.Event.MerchantID)
 	reply, err := o.redis.Run(ctx, &call)
-	return leaseError(what, &reply, err)
+	return LeaseError(what, &reply, err)
 }
 
 // Drop ends an event that is not to be delivered. Errors are those of RecordDelivery.
@@ -78,7 +78,7 @@ func (o *Outbox) end(ctx context.Context, lease Lease, what string) error {
 	lease.keys(&call)
 	call.Text("leased", lease.queued)
 	reply, err := o.redis.Run(ctx, &call)
-	return leaseError(what, &reply, err)
+	return LeaseError(what, &reply, err)
 }
 
 // DeadLetter makes an event a dead letter without an attempt. Errors are those of RecordDelivery.
@@ -91,7 +91,7 @@ func (o *Outbox) DeadLetter(ctx context.Context, lease Lease, details Details) e
 	call.Text("answer", details.Answer)
 	call.Text("merchant_name", details.Merchant)
 	reply, err := o.redis.Run(ctx, &call)
-	if err := leaseError("make an event a dead letter", &reply, err); err != nil {
+	if err := LeaseError("make an event a dead letter", &reply, err); err != nil {
 		return err
 	}
 	o.dropOldest(ctx, lease, reply.List())
@@ -140,7 +140,7 @@ func (o *Outbox) RecordFailure(ctx context.Context, lease Lease, failure Failure
 		call.Int("delay", wholeMillis(failure.Retry))
 		call.Text("reason", failure.Reason)
 		reply, err := o.redis.Run(ctx, &call)
-		return Failed{}, leaseError(what, &reply, err)
+		return Failed{}, LeaseError(what, &reply, err)
 	}
 	call := redis.NewCall(failScript)
 	lease.keys(&call)
@@ -159,7 +159,7 @@ func (o *Outbox) RecordFailure(ctx context.Context, lease Lease, failure Failure
 	call.Flag("permanent", failure.Permanent)
 	call.Text("attempt", Attempt{Kind: lease.Event.Kind, Reason: failure.Reason, Answer: failure.Answer, Took: failure.Took}.text())
 	reply, err := o.redis.Run(ctx, &call)
-	if err := leaseError(what, &reply, err); err != nil {
+	if err := LeaseError(what, &reply, err); err != nil {
 		return Failed{}, err
 	}
 	failed := Failed{DeadLettered: reply.Int() == 1, Disabled: reply.Int() == 1}
@@ -193,7 +193,7 @@ func (o *Outbox) Defer(ctx context.Context, bucket session.Bucket, deferrals ...
 		call.MoreInt(wholeMillis(deferral.Delay))
 	}
 	reply, err := o.redis.Run(ctx, &call)
-	return leaseError("defer events", &reply, err)
+	return LeaseError("defer events", &reply, err)
 }
 
 // wholeMillis rounds up: a time that is not over yet must not become one that is, nor a negative one none.
@@ -204,8 +204,8 @@ func wholeMillis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// leaseError reads the first word of a reply about a lease.
-func leaseError(what string, reply *redis.Reply, err error) error {
+// LeaseError reads the first word of a reply about a lease, of an event or of a receipt. STALE is ErrLeaseLost.
+func LeaseError(what string, reply *redis.Reply, err error) error {
 	if err == nil {
 		switch reply.Text() {
 		case "OK":

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +24,7 @@ type PendingWork struct {
 // Redis Cluster it takes one to each server; what those return that answered is returned beside the error of the others. The error is
 // redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) PendingWork(ctx context.Context) ([]PendingWork, error) {
-	return poll(ctx, o, pendingWorkScript, []string{DueKey, ExpiryKey}, func(reply *redis.Reply, bucket session.Bucket) PendingWork {
+	return poll(ctx, o, pendingWorkScript, func(reply *redis.Reply, bucket session.Bucket) PendingWork {
 		event, expiry := reply.Int(), reply.Int()
 		work := PendingWork{Bucket: bucket, Events: event <= 0, Sessions: expiry <= 0, Next: NothingDue}
 		for _, ms := range []int64{event, expiry} {
@@ -35,7 +34,7 @@ func (o *Outbox) PendingWork(ctx context.Context) ([]PendingWork, error) {
 		}
 		work.Overdue = time.Duration(max(0, -expiry)) * time.Millisecond
 		return work
-	})
+	}, DueKey, ExpiryKey)
 }
 
 // NothingDue is longer than anything in Redis lasts. It is what poll_pending_work.lua says of an empty queue.
@@ -52,58 +51,18 @@ type PendingReports struct {
 
 // PendingReports polls all buckets as PendingWork does.
 func (o *Outbox) PendingReports(ctx context.Context) ([]PendingReports, error) {
-	return poll(ctx, o, pendingReportsScript, []string{watchedKey, BlockedKey}, func(reply *redis.Reply, bucket session.Bucket) PendingReports {
+	return poll(ctx, o, pendingReportsScript, func(reply *redis.Reply, bucket session.Bucket) PendingReports {
 		return PendingReports{Bucket: bucket, Endpoints: reply.Int() > 0, Blocked: reply.Int() > 0}
-	})
+	}, watchedKey, BlockedKey)
 }
 
-// poll runs a script on the keys of these kinds of all buckets, and parses its answer for each.
-func poll[T any](
-	ctx context.Context, o *Outbox, script *redis.Script, kinds []string, parse func(*redis.Reply, session.Bucket) T,
-) ([]T, error) {
-	buckets := allBuckets()
-	newCall := func(buckets ...session.Bucket) *redis.Call {
-		call := redis.NewCall(script)
-		for _, bucket := range buckets {
-			for _, kind := range kinds {
-				call.MoreKey(redis.BucketKeyspace(bucket), kind)
-			}
-		}
-		return &call
+// poll runs a script on the keys of these kinds of all buckets, and parses its reply for each.
+func poll[T any](ctx context.Context, o *Outbox, script *redis.Script, parse func(*redis.Reply, session.Bucket) T, kinds ...string) ([]T, error) {
+	all, err := redis.Poll(ctx, o.redis, script, kinds, nil, parse)
+	if err != nil {
+		err = fmt.Errorf("poll for work: %w", err)
 	}
-	parseAll := func(reply *redis.Reply, buckets ...session.Bucket) (all []T, err error) {
-		reply.RequireOK()
-		for _, bucket := range buckets {
-			all = append(all, parse(reply, bucket))
-		}
-		if err := reply.Err(); err != nil {
-			return nil, fmt.Errorf("poll for work: %w", err)
-		}
-		return all, nil
-	}
-	if !o.redis.Clustered() {
-		reply, err := o.redis.Run(ctx, newCall(buckets...))
-		if err != nil {
-			return nil, fmt.Errorf("poll for work: %w", err)
-		}
-		return parseAll(&reply, buckets...)
-	}
-	calls := make([]*redis.Call, len(buckets)) // each on its own: buckets are in slots of their own
-	for i, bucket := range buckets {
-		calls[i] = newCall(bucket)
-	}
-	replies, errs := o.redis.RunEach(ctx, calls)
-	var all []T
-	for i, bucket := range buckets {
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("poll for work: %w", errs[i])
-			continue
-		}
-		var found []T
-		found, errs[i] = parseAll(&replies[i], bucket)
-		all = append(all, found...)
-	}
-	return all, errors.Join(errs...)
+	return all, err
 }
 
 // Backlog counts what waits in a bucket.

@@ -173,38 +173,3 @@ func (c *Client) send(ctx context.Context, command []any, replicatedKey string) 
 	}
 	return cmd.Val(), nil
 }
-
-// RunEach runs calls of one script. Each is in a slot of its own, so they are sent together, one
-// batch to each server of a Redis Cluster. Each has its own reply or error.
-func (c *Client) RunEach(ctx context.Context, calls []*Call) ([]Reply, []error) {
-	bounded, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	batch := c.client.Pipeline()
-	sent := make([]*redis.Cmd, len(calls))
-	for i, call := range calls {
-		command := call.command()
-		command[0], command[1] = "evalsha", &c.programFor(call.script).sha
-		sent[i] = redis.NewCmd(bounded, command...)
-		sent[i].SetFirstKeyPos(firstKeyPos)
-		_ = batch.Process(bounded, sent[i]) // only takes it down
-	}
-	start := time.Now()
-	_, err := batch.Exec(bounded) // the first; each has its own
-	if isNoScript(err) {
-		err = nil
-	}
-	c.metrics.observe(calls[0].script.operation, time.Since(start), errorCause(err))
-	replies, errs := make([]Reply, len(calls)), make([]error, len(calls))
-	for i, command := range sent {
-		answer, err := command.Result()
-		switch {
-		case isNoScript(err):
-			replies[i], errs[i] = c.Run(ctx, calls[i])
-		case err != nil:
-			errs[i] = failure(err)
-		default:
-			replies[i] = newReply(answer)
-		}
-	}
-	return replies, errs
-}

@@ -111,6 +111,15 @@ const Buckets = 64
 // one script can change it atomically, on a Redis Cluster too.
 type Bucket uint8
 
+// AllBuckets returns all of them.
+func AllBuckets() []Bucket {
+	all := make([]Bucket, Buckets)
+	for i := range all {
+		all[i] = Bucket(i)
+	}
+	return all
+}
+
 // MerchantBucket returns the bucket of a merchant, by the FNV-1a hash (32 bits) of its bare id. It is written out because hash/fnv
 // allocates for each id, and every request has one.
 func MerchantBucket(merchantID string) Bucket {

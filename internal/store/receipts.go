@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // The customer of a session that was paid and has an address gets a receipt. The script that completes the session lists it in
 // receiptsKey, where a dispatcher leases it. It ends with the mail, or when it is given up; so does the address.
-
-// ErrLeaseLost says that the receipt was given to somebody else since, or has ended. Nothing was changed.
-var ErrLeaseLost = errors.New("the lease of the receipt was lost")
 
 // PendingReceipts counts the receipts of a bucket.
 type PendingReceipts struct {
@@ -26,31 +24,13 @@ type PendingReceipts struct {
 // PendingReceipts counts the receipts of all buckets in one round trip; in a Redis Cluster, it takes one to each server, and what those return
 // that answered is returned beside the error of the others. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (s *Store) PendingReceipts(ctx context.Context) ([]PendingReceipts, error) {
-	groups := s.bucketGroups()
-	calls := make([]*redis.Call, len(groups))
-	for i, group := range groups {
-		call := redis.NewCall(pollReceiptsScript)
-		for _, bucket := range group {
-			call.MoreKey(redis.BucketKeyspace(bucket), receiptsKey)
-		}
-		calls[i] = &call
+	all, err := redis.Poll(ctx, s.redis, pollReceiptsScript, []string{receiptsKey}, nil, func(reply *redis.Reply, bucket session.Bucket) PendingReceipts {
+		return PendingReceipts{Bucket: bucket, Due: reply.Int(), All: reply.Int()}
+	})
+	if err != nil {
+		err = fmt.Errorf("count the receipts: %w", err)
 	}
-	replies, errs := s.redis.RunEach(ctx, calls)
-	var all []PendingReceipts
-	for i, group := range groups {
-		if errs[i] == nil {
-			reply := &replies[i]
-			reply.RequireOK()
-			for _, bucket := range group {
-				all = append(all, PendingReceipts{Bucket: bucket, Due: reply.Int(), All: reply.Int()})
-			}
-			errs[i] = reply.Err()
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return all, fmt.Errorf("count the receipts: %w", err)
-	}
-	return all, nil
+	return all, err
 }
 
 // LeasedReceipt is the right to send one receipt for a while.
@@ -130,7 +110,7 @@ func (s *Store) Receipt(ctx context.Context, leased LeasedReceipt) (Receipt, err
 	return Receipt{Session: read, Age: now.Sub(read.EndedAt)}, nil
 }
 
-// EndReceipt ends a receipt that was sent or given up, and forgets the address. Errors: ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
+// EndReceipt ends a receipt that was sent or given up, and forgets the address. Errors: outbox.ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) EndReceipt(ctx context.Context, leased LeasedReceipt) error {
 	return s.endReceipt(ctx, redis.BucketKeyspace(leased.ID.Bucket()), leased.ID.String(), leased.until)
 }
@@ -142,7 +122,7 @@ func (s *Store) endReceipt(ctx context.Context, space redis.Keyspace, sessionID 
 	call.Text("session_id", sessionID)
 	call.Int("leased_until", until)
 	reply, err := s.redis.Run(ctx, &call)
-	return receiptError("end a receipt", &reply, err)
+	return outbox.LeaseError("end a receipt", &reply, err)
 }
 
 // DeferReceipt makes a receipt due again after a delay. Errors are those of EndReceipt.
@@ -153,20 +133,5 @@ func (s *Store) DeferReceipt(ctx context.Context, leased LeasedReceipt, delay ti
 	call.Int("leased_until", leased.until)
 	call.Millis("delay", delay)
 	reply, err := s.redis.Run(ctx, &call)
-	return receiptError("defer a receipt", &reply, err)
-}
-
-// receiptError reads the answer about a lease.
-func receiptError(what string, reply *redis.Reply, err error) error {
-	if err == nil {
-		switch reply.Text() {
-		case "OK":
-			return nil
-		case "STALE":
-			err = ErrLeaseLost
-		default:
-			err = redis.ErrCorrupt
-		}
-	}
-	return fmt.Errorf("%s: %w", what, err)
+	return outbox.LeaseError("defer a receipt", &reply, err)
 }

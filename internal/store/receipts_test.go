@@ -7,6 +7,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -158,7 +159,7 @@ func TestEndReceipt(t *testing.T) {
 	if count(t, s, id) != (store.PendingReceipts{Bucket: id.Bucket()}) {
 		t.Error("the repeated report owes another receipt")
 	}
-	if err := s.EndReceipt(t.Context(), leased); !errors.Is(err, store.ErrLeaseLost) {
+	if err := s.EndReceipt(t.Context(), leased); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("ended twice: %v", err)
 	}
 }
@@ -198,7 +199,7 @@ func TestLeaseReceipts(t *testing.T) {
 	for name, err := range map[string]error{
 		"end": s.EndReceipt(t.Context(), first), "defer": s.DeferReceipt(t.Context(), first, 0),
 	} {
-		if !errors.Is(err, store.ErrLeaseLost) {
+		if !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s by the first holder: %v", name, err)
 		}
 	}

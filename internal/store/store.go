@@ -8,7 +8,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -198,15 +197,3 @@ var (
 	reportBlockedScript = script("report_blocked", clock, outbox.Budget)
 	forgetBlockedScript = script("forget_blocked", clock)
 )
-
-// bucketGroups returns all buckets, in groups that one call may name.
-func (s *Store) bucketGroups() [][]session.Bucket {
-	buckets, each := make([]session.Bucket, session.Buckets), session.Buckets
-	for i := range buckets {
-		buckets[i] = session.Bucket(i)
-	}
-	if s.redis.Clustered() { // they are in slots of their own
-		each = 1
-	}
-	return slices.Collect(slices.Chunk(buckets, each))
-}
