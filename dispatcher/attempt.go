@@ -59,7 +59,7 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.lease.Attempts)
 	result := d.sender.Send(ctx, delivery.Request{
 		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets,
-		Ready: func() bool { return holder.holds(j.holder) },
+		Ready: func() bool { return holder.valid(j.holder) },
 		Now:   j.redisNow.Add(started.Sub(j.asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
 	})
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)

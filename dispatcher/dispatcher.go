@@ -40,18 +40,17 @@ type index interface {
 	Endpoint(merchantID string) endpoints.Endpoint
 }
 
-// dispatcher is one of any number that share a Redis. Every field of the first group is required; prepare fills the others.
+// dispatcher is one of any number that share a Redis.
 type dispatcher struct {
 	*deliverer
 	redis     *redis.Client // to learn of new events
 	store     *store.Store  // to sweep
 	index     index
 	rotations *rotations
-	identity  string // begins the names of this dispatcher's leases
 	pollEvery time.Duration
 
 	queues   *endpointQueues
-	held     holds
+	waiting  waitingAccounts
 	recorded *recorded
 	// leasing and sweeping are the buckets with such work in progress.
 	leasing, sweeping [session.Buckets]work
@@ -61,16 +60,20 @@ type dispatcher struct {
 	state             atomic.Int32  // awake, polling or resting
 }
 
-func (d *dispatcher) prepare() {
-	d.recorded = newRecorded()
-	d.queues = newEndpointQueues(d.deliverer, queueLimits{
-		endpointAttempts: d.options.Concurrency,
-		attempts:         d.options.MaxInFlight,
-		jobsPerAttempt:   jobsPerAttempt,
-	}, d.now)
-	d.holders = newHolders(d.outbox, d.identity, d.log)
+// newDispatcher returns a dispatcher whose leases have names that begin with the identity.
+func newDispatcher(
+	deliverer *deliverer, client *redis.Client, sessions *store.Store, index index, rotations *rotations, identity string,
+) *dispatcher {
+	deliverer.holders = newHolders(deliverer.outbox, identity, deliverer.log)
+	d := &dispatcher{
+		deliverer: deliverer, redis: client, store: sessions, index: index, rotations: rotations, pollEvery: pollInterval, recorded: newRecorded(),
+	}
+	d.queues = newEndpointQueues(deliverer, queueLimits{
+		concurrency: d.options.Concurrency, maxInFlight: d.options.MaxInFlight, jobsPerAttempt: jobsPerAttempt,
+	}, func() time.Time { return d.now() })
 	d.metrics.registerInFlight(d.queues.attemptsInFlight)
 	d.metrics.registerDropped(d.outbox.DroppedDeadLetters)
+	return d
 }
 
 var errAborted = errors.New("shutdown timeout: aborted attempts in progress")
@@ -78,19 +81,18 @@ var errAborted = errors.New("shutdown timeout: aborted attempts in progress")
 // run works until ctx ends, then finishes the attempts in progress and releases events that wait here. With errAborted
 // attempts took too long for that; their events are due again.
 func (d *dispatcher) run(ctx context.Context) error {
-	attempts, abort := context.WithCancel(context.WithoutCancel(ctx))
+	attemptCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
-	d.prepare()
 	// Until the last attempt has ended, else others would take its event over.
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup
 	beating.Go(func() { d.holders.run(alive, d.log) })
 	defer beating.Wait()
 	defer stop()
-	d.loops(ctx, attempts)
+	d.loops(ctx, attemptCtx)
 	d.holders.drain()
 
-	d.queues.close(attempts)
+	d.queues.close(attemptCtx)
 	if d.queues.wait(d.options.ShutdownTimeout) {
 		return nil
 	}
@@ -100,7 +102,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 }
 
 // loops run until ctx ends. Attempts end with a context of their own.
-func (d *dispatcher) loops(ctx, attempts context.Context) {
+func (d *dispatcher) loops(ctx, attemptCtx context.Context) {
 	subscription := d.redis.Subscribe(store.EndedChannel, d.recorded)
 	defer subscription.Close()
 	for bucket := range session.Buckets {
@@ -109,12 +111,12 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 	loops := []loop.Loop{
 		{
 			Interval: d.pollEvery, Pause: func() time.Duration { return d.pause }, Wake: d.queues.drained,
-			Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attempts) },
+			Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attemptCtx) },
 		},
 		{
 			Interval: backlogInterval, Wake: d.recorded.changed,
 			Step: func(ctx context.Context) (bool, error) {
-				d.leaseRecorded(ctx, attempts)
+				d.leaseRecorded(ctx, attemptCtx)
 				return false, nil
 			},
 		},
@@ -125,7 +127,7 @@ func (d *dispatcher) loops(ctx, attempts context.Context) {
 	for _, one := range d.holders {
 		loops = append(loops, loop.Loop{
 			Interval: backlogInterval, Wake: one.removed,
-			Step: func(ctx context.Context) (bool, error) { return false, d.freeLeases(ctx, attempts, one) },
+			Step: func(ctx context.Context) (bool, error) { return false, d.freeLeases(ctx, attemptCtx, one) },
 		})
 	}
 	loop.Run(ctx, d.log, loops...)

@@ -44,7 +44,7 @@ type endpointQueues struct {
 	inFlight int
 	waiting  int
 	closed   bool
-	attempts sync.WaitGroup
+	running  sync.WaitGroup
 }
 
 // worker does what becomes of jobs.
@@ -69,12 +69,12 @@ type tenant struct {
 
 // queueLimits bound attempts in progress, of one endpoint and of all, and the jobs that wait for each.
 type queueLimits struct {
-	endpointAttempts, attempts int
-	jobsPerAttempt             int
+	concurrency, maxInFlight int
+	jobsPerAttempt           int
 }
 
 // kept is how many attempts are kept for namespaces that have none in progress, and as many again for endpoints.
-func (l queueLimits) kept() int { return l.attempts / 16 }
+func (l queueLimits) kept() int { return l.maxInFlight / 16 }
 
 // workedOff is the time in which an endpoint should work off its waiting jobs.
 const workedOff = 500 * time.Millisecond
@@ -85,17 +85,17 @@ func (l queueLimits) waiting(queue *endpointQueue) int {
 	if queue.pace > 0 {
 		each = min(each, int(workedOff/queue.pace))
 	}
-	return each * queue.attempts(l.endpointAttempts)
+	return each * queue.concurrency(l.concurrency)
 }
 
-// room is for how many more jobs of an endpoint there is room, waiting or in progress; 0 until it is worth a lease.
-func (l queueLimits) room(queue *endpointQueue) int {
+// free is for how many more jobs of an endpoint there is room, waiting or in progress; 0 until it is worth a lease.
+func (l queueLimits) free(queue *endpointQueue) int {
 	waiting := l.waiting(queue)
-	room := waiting + queue.attempts(l.endpointAttempts) - queue.inFlight - len(queue.jobs)
-	if room < max(1, waiting/2) {
+	free := waiting + queue.concurrency(l.concurrency) - queue.inFlight - len(queue.jobs)
+	if free < max(1, waiting/2) {
 		return 0
 	}
-	return room
+	return free
 }
 
 // attemptResult is what an attempt says about its endpoint.
@@ -113,10 +113,10 @@ const (
 func (q *endpointQueues) room(bucket session.Bucket) (room map[string]int, each int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now, limit := q.now(), q.limits.jobsPerAttempt*q.limits.attempts
+	now, limit := q.now(), q.limits.jobsPerAttempt*q.limits.maxInFlight
 	room = make(map[string]int, len(q.queues[bucket]))
 	for account, queue := range q.queues[bucket] {
-		free := q.limits.room(queue)
+		free := q.limits.free(queue)
 		queue.full = free == 0 || q.waiting >= limit
 		switch {
 		case queue.forgettable(now):
@@ -193,11 +193,11 @@ func (q *endpointQueues) offer(ctx context.Context, j job) (delay time.Duration,
 // enlist puts a queue where it belongs among the ready ones: there it is while it may start an attempt. It must follow each change of what
 // the queue has waiting and in progress. If there is room again in a full queue, more may be leased.
 func (q *endpointQueues) enlist(queue *endpointQueue) {
-	if queue.full && q.limits.room(queue) > 0 {
+	if queue.full && q.limits.free(queue) > 0 {
 		queue.full = false
 		q.drained.Set()
 	}
-	owner, ready := queue.tenant, queue.mayStart(q.limits.endpointAttempts)
+	owner, ready := queue.tenant, queue.mayStart(q.limits.concurrency)
 	switch {
 	case ready && queue.enlisted:
 		heap.Fix(&owner.ready, queue.index)
@@ -235,7 +235,7 @@ func (q *endpointQueues) next() *endpointQueue {
 
 // mayTake reports whether there is a free place for an attempt that is not kept for others.
 func (q *endpointQueues) mayTake(owner *tenant, queue *endpointQueue) bool {
-	free := q.limits.attempts - q.inFlight
+	free := q.limits.maxInFlight - q.inFlight
 	if owner.inFlight > 0 {
 		free -= q.limits.kept()
 	}
@@ -248,7 +248,7 @@ func (q *endpointQueues) mayTake(owner *tenant, queue *endpointQueue) bool {
 // startAttempts starts attempts while there are free places.
 func (q *endpointQueues) startAttempts(ctx context.Context) {
 	for queue, next, ok := q.take(); ok; queue, next, ok = q.take() {
-		q.attempts.Go(func() { q.work(ctx, queue, next) })
+		q.running.Go(func() { q.work(ctx, queue, next) })
 	}
 }
 
@@ -271,10 +271,10 @@ func (q *endpointQueues) take() (queue *endpointQueue, next job, ok bool) {
 }
 
 // count counts attempts in progress.
-func (q *endpointQueues) count(queue *endpointQueue, attempts int) {
-	queue.inFlight += attempts
-	queue.tenant.inFlight += attempts
-	q.inFlight += attempts
+func (q *endpointQueues) count(queue *endpointQueue, delta int) {
+	queue.inFlight += delta
+	queue.tenant.inFlight += delta
+	q.inFlight += delta
 }
 
 // work makes an attempt, and further ones while there are any: the stack of a new goroutine would have to grow for each.
@@ -348,7 +348,7 @@ func (q *endpointQueues) close(ctx context.Context) {
 func (q *endpointQueues) wait(timeout time.Duration) bool {
 	ended := make(chan struct{})
 	go func() {
-		q.attempts.Wait()
+		q.running.Wait()
 		close(ended)
 	}()
 	timer := time.NewTimer(timeout)
@@ -374,7 +374,7 @@ type endpointQueue struct {
 	inFlight int
 	breaker  breaker
 	pace     time.Duration // of its attempts, a moving average; 0: not known
-	full     bool          // its merchant was blocked, until there is room again
+	full     bool          // nothing of its account is leased until there is room again
 
 	// Among the ready ones of the tenant.
 	enlisted bool
@@ -410,13 +410,13 @@ func (r *readyQueues) Pop() any {
 	return last
 }
 
-// attempts is how many may be in progress: one at first and after a failure, and one more with each success, up to the limit. So
+// concurrency is how many attempts may be in progress: one at first and after a failure, and one more with each success, up to the limit. So
 // endpoints that hang take one place each.
-func (q *endpointQueue) attempts(limit int) int { return min(1+q.breaker.successes, limit) }
+func (q *endpointQueue) concurrency(limit int) int { return min(1+q.breaker.successes, limit) }
 
 // mayStart reports whether a job waits and another attempt may be in progress.
 func (q *endpointQueue) mayStart(limit int) bool {
-	return len(q.jobs) > 0 && q.inFlight < q.attempts(limit)
+	return len(q.jobs) > 0 && q.inFlight < q.concurrency(limit)
 }
 
 func (q *endpointQueue) pop() job {

@@ -117,7 +117,7 @@ func (f *queueFixture) awaitDeferred(t *testing.T, want ...string) {
 }
 
 func TestTake_EndpointsTakeTurns(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 3, jobsPerAttempt: 10})
+	f := newQueueFixture(queueLimits{concurrency: 2, maxInFlight: 3, jobsPerAttempt: 10})
 	f.prove("a", "b")
 	for n := range 4 {
 		f.offerJob("a", n)
@@ -150,7 +150,7 @@ func TestTake_EndpointsTakeTurns(t *testing.T) {
 
 // Else a hundred endpoints that hang would take all places.
 func TestTake_MorePlacesWithEachSuccess(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 3, attempts: 100, jobsPerAttempt: 10})
+	f := newQueueFixture(queueLimits{concurrency: 3, maxInFlight: 100, jobsPerAttempt: 10})
 	for n := range 9 {
 		f.offerJob("a", n)
 	}
@@ -172,7 +172,7 @@ func TestTake_MorePlacesWithEachSuccess(t *testing.T) {
 
 // A failing endpoint is tried one event at a time, and then not at all.
 func TestTake_FailingEndpoint(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 2, attempts: 100, jobsPerAttempt: 10})
+	f := newQueueFixture(queueLimits{concurrency: 2, maxInFlight: 100, jobsPerAttempt: 10})
 	f.prove("a")
 	for n := range 9 {
 		f.offerJob("a", n)
@@ -208,7 +208,7 @@ func TestTake_FailingEndpoint(t *testing.T) {
 
 // Else an attempt could go on while another dispatcher has the event.
 func TestWork_LateJobIsDeferred(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 1, jobsPerAttempt: 10})
+	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 1, jobsPerAttempt: 10})
 	f.offerJob("a", 0)
 	f.offerJob("a", 1)
 	f.awaitStarted(t, "a0")
@@ -223,7 +223,7 @@ func TestWork_LateJobIsDeferred(t *testing.T) {
 }
 
 func TestRoom_BoundsWaitingJobs(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 2, jobsPerAttempt: 2})
+	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 2, jobsPerAttempt: 2})
 	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	want := func(when string, wantRoom map[string]int, wantEach int) {
 		t.Helper()
@@ -267,7 +267,7 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 
 // An endpoint that answers slowly has fewer events waiting here: they would keep others' out. Its free attempts are always filled.
 func TestQueueLimits_Room(t *testing.T) {
-	limits := queueLimits{endpointAttempts: 8, attempts: 512, jobsPerAttempt: 16}
+	limits := queueLimits{concurrency: 8, maxInFlight: 512, jobsPerAttempt: 16}
 	for name, row := range map[string]struct {
 		took              time.Duration
 		inFlight, waiting int
@@ -284,7 +284,7 @@ func TestQueueLimits_Room(t *testing.T) {
 	} {
 		queue := &endpointQueue{breaker: breaker{successes: 7}, inFlight: row.inFlight, jobs: make([]job, row.waiting)}
 		queue.note(row.took)
-		if got := limits.room(queue); got != row.want {
+		if got := limits.free(queue); got != row.want {
 			t.Errorf("%s: room for %d, want %d", name, got, row.want)
 		}
 	}
@@ -293,7 +293,7 @@ func TestQueueLimits_Room(t *testing.T) {
 // Sixteen merchants answer slowly, and well: each may have eight attempts. All of them together do not keep others waiting, of the same
 // namespace or of another.
 func TestTake_SlowEndpoints(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 8, attempts: 64, jobsPerAttempt: 16})
+	f := newQueueFixture(queueLimits{concurrency: 8, maxInFlight: 64, jobsPerAttempt: 16})
 	const kept = 64 / 16
 	slow := func(i int) string { return fmt.Sprintf("slow/%c", 'a'+i) }
 	for i := range 16 {
@@ -351,7 +351,7 @@ func (f *queueFixture) finishAll(t *testing.T) {
 
 // A namespace alone has all places but those that are kept. While another one waits, it gets no more until they have equally many.
 func TestTake_NamespacesShare(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 8, jobsPerAttempt: 16})
+	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 8, jobsPerAttempt: 16})
 	for i := range 20 {
 		f.offerJob(fmt.Sprintf("big/%02d-", i), 0)
 	}
@@ -378,7 +378,7 @@ func TestTake_NamespacesShare(t *testing.T) {
 
 // An endpoint that failed and gets no more events is forgotten, and so is its namespace.
 func TestRoom_ForgetsOldFailures(t *testing.T) {
-	f := newQueueFixture(queueLimits{endpointAttempts: 1, attempts: 8, jobsPerAttempt: 16})
+	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 8, jobsPerAttempt: 16})
 	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	f.offerJob("a", 0)
 	f.answer("a0") <- failed

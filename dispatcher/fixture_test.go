@@ -59,13 +59,10 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	dispatchertest.Must(t, err)
 	t.Cleanup(client.Close)
 	registry, changes := prometheus.NewRegistry(), status.NewChanges()
-	d := &dispatcher{
-		deliverer: &deliverer{
-			options: options, outbox: f.Outbox, sender: client, metrics: newMetrics(registry), now: time.Now,
-			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
-		},
-		redis: f.Client, store: f.Store, index: f.Index, rotations: newRotations(), identity: "test", pollEvery: pollInterval,
-	}
+	d := newDispatcher(&deliverer{
+		options: options, outbox: f.Outbox, sender: client, metrics: newMetrics(registry), now: time.Now,
+		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
+	}, f.Client, f.Store, f.Index, newRotations(), "test")
 	reporter := status.New(status.Options{
 		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: changes, HealthChanged: d.healthChanged, HealthInterval: pollInterval,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,

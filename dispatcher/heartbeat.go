@@ -113,8 +113,8 @@ func (h *holder) current() (name string, ok bool) {
 	return h.name, h.name != "" && time.Since(h.at) < trustTime
 }
 
-// holds reports whether leases under the name may be used now.
-func (h *holder) holds(name string) bool {
+// valid reports whether leases under the name may be used now.
+func (h *holder) valid(name string) bool {
 	current, ok := h.current()
 	return ok && current == name
 }
@@ -237,13 +237,13 @@ func (h *holder) freed(orphan string) {
 
 // freeLeases frees the leases of holders that this one removed, and leases their events. If it is killed half way, another dispatcher removes the
 // holder again.
-func (d *dispatcher) freeLeases(ctx, attempts context.Context, h *holder) error {
+func (d *dispatcher) freeLeases(ctx, attemptCtx context.Context, h *holder) error {
 	for _, orphan := range h.orphans() {
 		events := 0
 		for _, bucket := range d.holders.buckets(h) {
 			freed, err := d.outbox.FreeLeases(ctx, bucket, orphan)
 			if freed > 0 {
-				d.startLease(ctx, attempts, bucket)
+				d.startLease(ctx, attemptCtx, bucket)
 			}
 			if err != nil {
 				return err

@@ -98,7 +98,6 @@ func TestFreeLeases_RemoverKilled(t *testing.T) {
 func TestHeartbeat_DrainRemovesNobody(t *testing.T) {
 	f := newFixture(t)
 	d := f.dispatcher(t)
-	d.prepare()
 	f.kill(t, "killed", 7, 0)
 	h := d.holders.in(7)
 	_, err := h.heartbeat(t.Context())
@@ -169,7 +168,6 @@ func TestAttempt_AfterFreeze(t *testing.T) {
 			f.Event(t, acme.MerchantID)
 			f.Event(t, acme.MerchantID)
 			d := f.dispatcher(t)
-			d.prepare()
 			h := d.holders.in(7)
 			holder, err := h.confirm(t.Context())
 			dispatchertest.Must(t, err)
@@ -217,7 +215,6 @@ func TestAwait_TooLate(t *testing.T) {
 func TestConfirm_RedisAway(t *testing.T) {
 	f := newFixture(t)
 	d := f.dispatcher(t)
-	d.prepare()
 	f.Server.Stop()
 	if _, err := d.lease(t.Context(), 7); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("got %v, want ErrUnavailable", err)
@@ -297,7 +294,6 @@ func TestHolders_RedisCluster(t *testing.T) {
 		t.Errorf("%d names for %d buckets", len(names), session.Buckets)
 	}
 	d := f.dispatcher(t)
-	d.prepare()
 	if buckets := d.holders.buckets(d.holders.in(9)); len(d.holders) != 1 || len(buckets) != session.Buckets {
 		t.Errorf("%d holders, the first of %d buckets", len(d.holders), len(buckets))
 	}

@@ -21,7 +21,7 @@ import (
 // lease leases due events of a bucket and decides about each. ctx must outlive the shutdown of the loops: events that
 // were leased must become known here.
 func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more bool, err error) {
-	room, each := d.room(bucket)
+	room, each := d.leaseRoom(bucket)
 	if each == 0 {
 		return false, nil // the next poll tries again
 	}
@@ -47,13 +47,13 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	var deferrals []outbox.Deferral
 	dropped := map[string]int{} // after they had waited for another webhook, by merchant id
 	for _, lease := range leased.Leases {
-		delay, reason, done := d.handle(ctx, lease, holder, leased.Now, asked)
+		done := d.carryOut(ctx, lease, holder, leased.Now, asked)
 		switch {
-		case done && reason == outcomeRemoved:
+		case done.action == deferEvent:
+			d.metrics.deferral(lease.Event, done.reason)
+			deferrals = append(deferrals, outbox.Deferral{Lease: lease, Delay: jitter.Add(done.delay, jitter.Fraction())})
+		case done.action == drop && done.reason == outcomeRemoved:
 			dropped[lease.Event.MerchantID]++
-		case !done:
-			d.metrics.deferral(lease.Event, reason)
-			deferrals = append(deferrals, outbox.Deferral{Lease: lease, Delay: jitter.Add(delay, jitter.Fraction())})
 		}
 	}
 	for merchantID, events := range dropped {
@@ -62,60 +62,58 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	return leased.More, errors.Join(err, d.outbox.Defer(ctx, bucket, deferrals...))
 }
 
-// room returns for how many more events of the bucket's accounts there is room, 0 for a blocked one, and for how many of each other.
-func (d *dispatcher) room(bucket session.Bucket) (room map[string]int, each int) {
+// leaseRoom returns for how many more events of the bucket's accounts there is room, 0 for a paused one, and for how many of each other.
+func (d *dispatcher) leaseRoom(bucket session.Bucket) (room map[string]int, each int) {
 	room, each = d.queues.room(bucket)
 	now := d.now()
 	waits := func(lease outbox.Lease) bool {
 		return decide(lease, d.index.Endpoint(lease.Event.MerchantID), now).action == deferEvent
 	}
-	for _, account := range d.held.accounts(bucket, now, waits) {
+	for _, account := range d.waiting.accounts(bucket, now, waits) {
 		room[account] = 0
 	}
 	return room, each
 }
 
-// blocked returns the accounts of the bucket whose events this dispatcher cannot try now.
-func (d *dispatcher) blocked(bucket session.Bucket) []string {
-	room, _ := d.room(bucket)
+// paused returns the accounts of the bucket whose events this dispatcher cannot try now.
+func (d *dispatcher) paused(bucket session.Bucket) []string {
+	room, _ := d.leaseRoom(bucket)
 	maps.DeleteFunc(room, func(_ string, room int) bool { return room > 0 })
 	return slices.Collect(maps.Keys(room))
 }
 
-// handle does what is decided about a leased event, or returns for how long to defer it. The reason is why it was deferred or dropped.
-func (d *dispatcher) handle(
-	ctx context.Context, lease outbox.Lease, holder string, redisNow, asked time.Time,
-) (delay time.Duration, reason string, done bool) {
+// carryOut does what is decided about a leased event, and returns what was done. To defer it is left to the caller.
+func (d *dispatcher) carryOut(ctx context.Context, lease outbox.Lease, holder string, redisNow, asked time.Time) decision {
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, redisNow)
 	switch decided.action {
 	case deferEvent:
 		d.logDeferral(decided, lease)
-		if decided.reason == deferredUnsupported {
-			return decided.delay, decided.reason, false
+		if decided.reason != deferredUnsupported {
+			d.waiting.add(lease, asked.Add(decided.delay)) // so it is with all events of the account
+			decided.delay = 0
 		}
-		d.held.add(lease, asked.Add(decided.delay)) // so it is with all events of the account
-		return 0, decided.reason, false
+		return decided
 	case drop:
 		if !d.finish(ctx, lease, d.outbox.Drop) {
-			return 0, "", true
+			return decision{} // it is due again when its lease ends
 		}
 		d.metrics.finished(lease.Event, cmp.Or(decided.reason, outcomeDropped))
-		return 0, decided.reason, true
+		return decided
 	case deadLetter:
 		d.deadLetter(ctx, lease, outbox.Details{
 			Reason: reasonDisabled, Answer: lease.Endpoint.LastFailure.Answer, Merchant: endpoint.Merchant.String(),
 		})
-		return 0, "", true
+		return decided
 	case resume:
 		if _, err := d.outbox.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
 			d.log.RedisFailed(err)
-			return decided.delay, deferredUnreadable, false
+			return decision{deferEvent, deferredUnreadable, decided.delay}
 		}
 		d.healthChanged.Set()
 	case send:
 	}
-	return d.queues.offer(ctx, job{
+	delay, reason, taken := d.queues.offer(ctx, job{
 		lease:    lease,
 		holder:   holder,
 		endpoint: endpoint,
@@ -125,6 +123,10 @@ func (d *dispatcher) handle(
 		startBy:  asked.Add(d.options.Lease - delivery.Timeout - attemptMargin),
 		leaseEnd: asked.Add(d.options.Lease),
 	})
+	if !taken {
+		return decision{deferEvent, reason, delay}
+	}
+	return decided
 }
 
 // action is what to do with a leased event.
@@ -222,40 +224,40 @@ func (d *dispatcher) logDeferral(decided decision, lease outbox.Lease) {
 	}
 }
 
-// holds are the accounts of which no event can be sent or dropped now, for a reason that all their events share: nothing is published
-// of the merchant, or it has no signing secret. A held account costs the same whatever its backlog, which stays in Redis untouched.
-type holds struct {
-	mu   sync.Mutex
-	held [session.Buckets]map[string]hold
+// waitingAccounts are those of which no event can be sent or dropped now, for a reason that all their events share: nothing is published
+// of the merchant, or it has no signing secret. Such an account costs the same whatever its backlog, which stays in Redis untouched.
+type waitingAccounts struct {
+	mu       sync.Mutex
+	byBucket [session.Buckets]map[string]waitingAccount
 }
 
-// hold lasts until then, or until what is published allows to send or to drop this event of the account.
-type hold struct {
+// waitingAccount waits until then, or until what is published allows to send or to drop this event of the account.
+type waitingAccount struct {
 	lease outbox.Lease
 	until time.Time
 }
 
-func (h *holds) add(lease outbox.Lease, until time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (w *waitingAccounts) add(lease outbox.Lease, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	bucket := lease.Event.Bucket()
-	if h.held[bucket] == nil {
-		h.held[bucket] = map[string]hold{}
+	if w.byBucket[bucket] == nil {
+		w.byBucket[bucket] = map[string]waitingAccount{}
 	}
-	h.held[bucket][lease.Event.Account()] = hold{lease, until}
+	w.byBucket[bucket][lease.Event.Account()] = waitingAccount{lease, until}
 }
 
-// accounts returns those that are held. It forgets the others.
-func (h *holds) accounts(bucket session.Bucket, now time.Time, waits func(outbox.Lease) bool) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var held []string
-	for account, one := range h.held[bucket] {
+// accounts returns those that wait. It forgets the others.
+func (w *waitingAccounts) accounts(bucket session.Bucket, now time.Time, waits func(outbox.Lease) bool) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var waiting []string
+	for account, one := range w.byBucket[bucket] {
 		if !now.Before(one.until) || !waits(one.lease) {
-			delete(h.held[bucket], account)
+			delete(w.byBucket[bucket], account)
 			continue
 		}
-		held = append(held, account)
+		waiting = append(waiting, account)
 	}
-	return held
+	return waiting
 }

@@ -290,7 +290,6 @@ func TestLease_OpenBreaker(t *testing.T) {
 	})
 	clock := noon
 	d.now = func() time.Time { return clock }
-	d.prepare()
 
 	// touched leases what is due, and returns how many events that took out of the queue.
 	touched := func() int {
@@ -343,8 +342,6 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 		return delivery.Result{Outcome: delivery.Delivered, Reason: delivery.ReasonDelivered}
 	})
 	isolated.now = func() time.Time { return noon } // its breaker stays open
-	isolated.prepare()
-	d.prepare()
 	dispatchertest.Eventually(t, "its breaker is open", func() bool {
 		f.Event(t, acme.MerchantID)
 		f.leaseAll(t, isolated)
@@ -392,9 +389,9 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 
 // None of a merchant's 100,000 events can be sent, for a reason that is the merchant's. A few of them are looked at now and then, however
 // many new ones come. Once the reason ends, they are delivered at once.
-func TestHolds(t *testing.T) {
+func TestWaitingAccounts(t *testing.T) {
 	for name, row := range map[string]struct {
-		hold   func(*endpoints.Endpoint)
+		change func(*endpoints.Endpoint)
 		reason string
 	}{
 		"unknown":       {func(e *endpoints.Endpoint) { *e = endpoints.Endpoint{MerchantID: e.MerchantID} }, deferredUnknown},
@@ -407,18 +404,17 @@ func TestHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			acme := f.EndpointAt("https://shop.example", 7)
-			held := acme
-			row.hold(&held)
-			f.Index.Put(held)
-			const waiting = 100_000
-			f.backlog(t, acme.MerchantID, waiting)
+			waiting := acme
+			row.change(&waiting)
+			f.Index.Put(waiting)
+			const backlog = 100_000
+			f.backlog(t, acme.MerchantID, backlog)
 			d := f.dispatcher(t)
 			d.sender = senderFunc(func() delivery.Result {
 				return delivery.Result{Outcome: delivery.Delivered, Reason: delivery.ReasonDelivered}
 			})
 			clock := time.Now()
 			d.now = func() time.Time { return clock }
-			d.prepare()
 			before := f.calls(t, "zrem")
 			const seconds = 600
 			for second := range seconds {
@@ -436,8 +432,8 @@ func TestHolds(t *testing.T) {
 			if touched := f.calls(t, "zrem") - before; touched != leasedAndDeferred*leases*jobsPerAttempt {
 				t.Errorf("%d entries were touched, want %d", touched, leasedAndDeferred*leases*jobsPerAttempt)
 			}
-			if n := f.Redis(t).ZCard(t.Context(), storetest.BucketTag(7)+"queue").Val(); n != waiting+seconds/60 {
-				t.Errorf("%d events wait, want %d", n, waiting+seconds/60)
+			if n := f.Redis(t).ZCard(t.Context(), storetest.BucketTag(7)+"queue").Val(); n != backlog+seconds/60 {
+				t.Errorf("%d events wait, want %d", n, backlog+seconds/60)
 			}
 			_, err := d.countBacklog(t.Context())
 			dispatchertest.Must(t, err)
@@ -464,7 +460,6 @@ func TestLease_ResumedEndpoint(t *testing.T) {
 	f.Moved(acme, "resumed")
 	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
-	d.prepare()
 	if _, err := d.lease(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}

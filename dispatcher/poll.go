@@ -30,7 +30,7 @@ const (
 // Redis Cluster server is slow delays no other. At most one lease and one sweep of a bucket are in progress.
 //
 // If nothing is due or in progress, and messages of all buckets arrive, it rests until the next one is due, for at most restInterval.
-func (d *dispatcher) poll(ctx, attempts context.Context) error {
+func (d *dispatcher) poll(ctx, attemptCtx context.Context) error {
 	subscribed := d.recorded.all() // before it looks: from then on messages arrive
 	d.state.Store(polling)
 	pending, err := loop.Pending(ctx, d.outbox.PendingWork, d.log)
@@ -39,7 +39,7 @@ func (d *dispatcher) poll(ctx, attempts context.Context) error {
 	for _, work := range pending {
 		bucket := work.Bucket
 		if work.Events {
-			d.startLease(ctx, attempts, bucket)
+			d.startLease(ctx, attemptCtx, bucket)
 		}
 		if work.Sessions && d.polls%pollsPerSweep == 0 {
 			d.start(ctx, &d.sweeping[bucket], func() (bool, error) { return d.sweep(ctx, bucket) })
@@ -63,18 +63,18 @@ func (d *dispatcher) wake() {
 	}
 }
 
-func (d *dispatcher) startLease(ctx, attempts context.Context, bucket session.Bucket) {
-	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.lease(attempts, bucket) })
+func (d *dispatcher) startLease(ctx, attemptCtx context.Context, bucket session.Bucket) {
+	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.lease(attemptCtx, bucket) })
 }
 
 // leaseRecorded starts leases of the buckets in which events were recorded. While messages may be lost, there is no rest.
-func (d *dispatcher) leaseRecorded(ctx, attempts context.Context) {
+func (d *dispatcher) leaseRecorded(ctx, attemptCtx context.Context) {
 	if !d.recorded.all() {
 		d.wake()
 	}
 	loop.Pause(ctx, gatherTime)
 	for _, bucket := range d.recorded.take() {
-		d.startLease(ctx, attempts, bucket)
+		d.startLease(ctx, attemptCtx, bucket)
 	}
 }
 
@@ -133,7 +133,7 @@ func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 	var total outbox.Backlog
 	var overdueSession time.Duration
 	for _, work := range pending {
-		backlog, err := d.outbox.Backlog(ctx, work.Bucket, d.blocked(work.Bucket)...)
+		backlog, err := d.outbox.Backlog(ctx, work.Bucket, d.paused(work.Bucket)...)
 		if err != nil {
 			return false, err
 		}

@@ -71,7 +71,6 @@ func TestPoll_Rest(t *testing.T) {
 			f := newFixture(t)
 			created := f.Create(t, f.EndpointAt("http://127.0.0.1:1", 7).MerchantID, nil)
 			d := f.dispatcher(t)
-			d.prepare()
 			for bucket := range session.Buckets {
 				d.recorded.Subscribed(session.Bucket(bucket))
 			}
@@ -101,7 +100,6 @@ func TestPoll_Rest(t *testing.T) {
 func TestWake(t *testing.T) {
 	for before, polls := range map[int32]int{awake: 0, polling: 0, resting: 1} {
 		d := newFixture(t).dispatcher(t)
-		d.prepare()
 		d.state.Store(before)
 		d.wake()
 		if len(d.queues.drained) != polls || d.state.Load() != awake {

@@ -57,13 +57,10 @@ func Run(ctx context.Context, options Options) error {
 	index := endpoints.New(endpoints.Options{
 		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add, Now: options.Now,
 	})
-	d := &dispatcher{
-		deliverer: &deliverer{
-			options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: options.Now,
-			log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
-		},
-		redis: r.Redis, store: sessions, index: index, rotations: rotations, identity: identity, pollEvery: pollInterval,
-	}
+	d := newDispatcher(&deliverer{
+		options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: options.Now,
+		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
+	}, r.Redis, sessions, index, rotations, identity)
 	reporter := status.New(status.Options{
 		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Changes: changes, HealthChanged: d.healthChanged,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,

@@ -4,7 +4,7 @@ local leased, reason, answer, merchant_name = unpack(ARGV)
 -- Makes an event a dead letter without an attempt. leased is the leased event as the queue has it, answer the endpoint's last one, merchant_name
 -- is for people.
 
-if not held() then
+if not lease_held() then
   return {'STALE'}
 end
 return {'OK', dead_letter(reason, answer, merchant_name)}

@@ -42,7 +42,7 @@ local function endpoint_failed()
   return true
 end
 
-if not held() then
+if not lease_held() then
   return {'STALE'}
 end
 call('HINCRBY', event_key, 'attempts', 1)

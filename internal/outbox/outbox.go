@@ -44,7 +44,7 @@ var (
 var (
 	clock       = redis.Clock
 	endpoint    = part("lib/endpoint")
-	held        = part("lib/held")
+	leaseHeld   = part("lib/lease_held")
 	forget      = part("lib/forget_dead_letters")
 	deadLetters = forget + part("lib/dead_letters")
 )
@@ -63,10 +63,10 @@ var (
 	freeLeasesScript        = script("free_leases", clock, Queue)
 	forgetScript            = script("forget_event", clock, Queue)
 	endScript               = script("end_event", clock, Queue, endpoint)
-	failScript              = script("fail_event", clock, Queue, held, deadLetters, endpoint)
-	retryTestScript         = script("retry_test_event", clock, Queue, held)
+	failScript              = script("fail_event", clock, Queue, leaseHeld, deadLetters, endpoint)
+	retryTestScript         = script("retry_test_event", clock, Queue, leaseHeld)
 	deferScript             = script("defer_events", clock, Queue)
-	deadLetterScript        = script("dead_letter_event", clock, Queue, held, deadLetters)
+	deadLetterScript        = script("dead_letter_event", clock, Queue, leaseHeld, deadLetters)
 	dropDeadLettersScript   = script("drop_dead_letters", clock)
 	listDeadLettersScript   = script("list_dead_letters", clock, forget)
 	findDeadLettersScript   = script("find_dead_letters", clock)

@@ -74,15 +74,15 @@ type Backlog struct {
 	Overdue time.Duration
 }
 
-// Backlog counts what waits in a bucket, for a dispatcher that cannot try the events of blocked accounts now. The error is
+// Backlog counts what waits in a bucket, for a dispatcher that cannot try the events of paused accounts now. The error is
 // redis.ErrCorrupt or redis.ErrUnavailable.
-func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, blocked ...string) (Backlog, error) {
+func (o *Outbox) Backlog(ctx context.Context, bucket session.Bucket, paused ...string) (Backlog, error) {
 	space := redis.BucketKeyspace(bucket)
 	call := redis.NewCall(countBacklogScript)
 	call.Key("queue_key", space, QueueKey)
 	call.Key("dead_key", space, deadLettersKey)
 	call.Key("due_key", space, DueKey)
-	for _, account := range blocked {
+	for _, account := range paused {
 		call.More(account)
 	}
 	reply, err := o.redis.Run(ctx, &call)

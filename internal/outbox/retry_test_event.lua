@@ -4,7 +4,7 @@ local leased, delay, reason = unpack(ARGV)
 -- Counts a failed attempt of an event of test mode, against the event alone. leased is the leased event as the queue has it, delay the time to the
 -- next attempt in ms.
 
-if not held() then
+if not lease_held() then
   return {'STALE'}
 end
 call('HINCRBY', event_key, 'attempts', 1)
