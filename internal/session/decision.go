@@ -1,7 +1,8 @@
 package session
 
 // Decision is what becomes of a request to end a session, or to hold it. All rules on how a session ends are in Cancel and Settle, and on who
-// may hold it until then in Hold; a session past its expiry is expired before they are asked.
+// may hold it until then in Hold and Release; for how long, and for which merchants, hold.lua of package store adds, which has the times. A session
+// past its expiry is expired before they are asked.
 type Decision string
 
 const (

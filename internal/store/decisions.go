@@ -7,7 +7,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// How a session ends is decided in package session. The scripts get its decisions in all cases as a table, and only look up theirs.
+// How a session ends, and who may hold it, is decided in package session. The scripts get its decisions in all cases as a table, and look up
+// theirs. Only hold.lua adds to them: it refuses a hold that would last too long, or for a merchant that is not active.
 
 // statuses are those of a session when it is to end.
 var statuses = []session.Status{session.Pending, session.Completed, session.Failed, session.Expired, session.Cancelled}
