@@ -1,5 +1,6 @@
 local login_key, logins_key = unpack(KEYS)
 local record, idle, lifetime, name = unpack(ARGV)
+-- uses: clock
 
 -- Creates a login. logins_key lists those of its person; idle and lifetime are in ms.
 

@@ -1,5 +1,6 @@
 local login_key = unpack(KEYS)
 local idle = unpack(ARGV)
+-- uses: clock
 
 -- Returns the record of a login and keeps it for another idle time, in ms; empty: there is none.
 

@@ -39,10 +39,12 @@ const (
 var luaFiles embed.FS
 
 var (
-	createLogin = redis.NewScript("create_login", redis.Part(luaFiles, "create_login"), redis.Clock)
-	readLogin   = redis.NewScript("read_login", redis.Part(luaFiles, "read_login"), redis.Clock)
-	listLogins  = redis.NewScript("list_logins", redis.Part(luaFiles, "list_logins"))
-	endLogins   = redis.NewScript("end_logins", redis.Part(luaFiles, "end_logins"))
+	luaParts = redis.Parts{"clock": redis.Clock}
+
+	createLogin = redis.NewScript("create_login", redis.Part(luaFiles, "create_login"), luaParts)
+	readLogin   = redis.NewScript("read_login", redis.Part(luaFiles, "read_login"), luaParts)
+	listLogins  = redis.NewScript("list_logins", redis.Part(luaFiles, "list_logins"), luaParts)
+	endLogins   = redis.NewScript("end_logins", redis.Part(luaFiles, "end_logins"), luaParts)
 )
 
 // cookieValue is two hex digits of a bucket and 32 random bytes in base64.

@@ -1,5 +1,6 @@
 local webhook_test_key = unpack(KEYS)
 local id, reason, answer, took, target = unpack(ARGV)
+-- uses: clock
 
 -- Keeps how a test event was answered, if it is still the merchant's last one. took is in ms, target the fingerprint of
 -- where it was sent.

@@ -1,4 +1,5 @@
 local queue_key, dead_key, due_key = unpack(KEYS)
+-- uses: clock
 
 -- Counts what waits in a bucket, and for how long the first event is due of an account that is not paused. The arguments are paused accounts.
 

@@ -1,4 +1,5 @@
 local queue_key, due_key = unpack(KEYS)
+-- uses: clock, queue
 
 -- Defers events, without counting an attempt. The arguments are each leased event as the queue has it, and the time until it is due in ms, in turn.
 

@@ -1,4 +1,5 @@
 local dead_key, account_dead_key = unpack(KEYS, 1, 2)
+-- uses: clock
 
 -- Drops dead letters of an account, and their events. Behind the named keys are the events; the arguments are their ids.
 

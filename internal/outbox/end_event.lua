@@ -1,5 +1,6 @@
 local queue_key, due_key, event_key, endpoint_key, watched_key = unpack(KEYS)
 local leased, target, merchant = unpack(ARGV)
+-- uses: clock, queue, endpoint
 
 -- Ends an event. leased is the leased event as the queue has it. The other arguments, and the keys of the endpoint, are given if the event was
 -- delivered and says that the endpoint is healthy: target is where it was delivered to.

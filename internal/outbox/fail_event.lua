@@ -1,5 +1,6 @@
 local queue_key, due_key, event_key, dead_key, account_dead_key, endpoint_key, watched_key = unpack(KEYS)
 local leased, delay, reason, answer, merchant_name, target, failing_limit, gone, merchant, health, permanent, attempt = unpack(ARGV)
+-- uses: clock, queue, lease_held, forget_dead_letters, dead_letters, endpoint
 
 -- Counts a failed attempt, against the event and against the endpoint.
 -- leased is the leased event as the queue has it, delay the time to the next attempt in ms, negative: none. target is where the attempt went,

@@ -1,5 +1,6 @@
 local dead_key = unpack(KEYS)
 local event_prefix = unpack(ARGV, 1, 1)
+-- uses: clock
 
 -- Finds the accounts of dead letters of a bucket, whose ids are behind the named argument. The reply has an empty account for an id that is not of
 -- a readable dead letter here.

@@ -1,5 +1,6 @@
 local endpoint_key, watched_key = unpack(KEYS)
 local merchant = unpack(ARGV)
+-- uses: clock
 
 -- Forgets an endpoint.
 

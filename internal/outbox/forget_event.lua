@@ -1,5 +1,6 @@
 local queue_key, due_key, event_key = unpack(KEYS)
 local leased = unpack(ARGV)
+-- uses: clock, queue
 
 -- Takes a leased event out of the queue that is none: its time is over, or its key holds something else. The reply says whether it did.
 -- leased is the leased event as the queue has it.

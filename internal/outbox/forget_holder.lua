@@ -1,5 +1,6 @@
 local holders_key = unpack(KEYS)
 local holder = unpack(ARGV)
+-- uses: clock
 
 -- Forgets a removed holder, whose leases are free.
 

@@ -1,5 +1,6 @@
 local queue_key, due_key = unpack(KEYS)
 local holder, after, limit = unpack(ARGV)
+-- uses: clock, queue
 
 -- Makes the events due at once that a removed holder has leased. Looks at a limited number of entries of the queue behind one of them, and returns
 -- the last of these, '' at the end of the queue, and how many events it made due.

@@ -1,5 +1,6 @@
 local holders_key = unpack(KEYS)
 local holder, new, keep_ms = unpack(ARGV)
+-- uses: clock
 
 -- Counts a heartbeat of a holder of leases, and returns the heartbeats of all holders. STALE: the holder was removed, and its leases become free.
 -- new is '1' before the first heartbeat. The holders are kept for keep_ms after the last heartbeat of any.

@@ -1,5 +1,6 @@
 local queue_key, due_key = unpack(KEYS)
 local lease_ms, limit, token, endpoint_prefix, event_prefix, each = unpack(ARGV, 1, 6)
+-- uses: clock, queue, endpoint
 
 -- Takes events that are due, a share for each account whose turn it is. It reads the endpoints of live accounts only: test events are sent
 -- whatever the health of theirs.

@@ -1,5 +1,6 @@
 local dead_key = unpack(KEYS)
 local skip, limit, event_prefix = unpack(ARGV)
+-- uses: clock, forget_dead_letters
 
 -- Reads a page of dead letters of a bucket or of an account, the newest first. Only this script knows the events, so their keys are not declared;
 -- it only reads them.

@@ -31,57 +31,50 @@ func New(client *redis.Client) *Outbox { return &Outbox{redis: client} }
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Parts of scripts of package store, too.
-var (
-	// Queue records events; see lib/queue.lua.
-	Queue = part("lib/queue")
-	// Feed appends events to the feed; see lib/feed.lua.
-	Feed = part("lib/feed")
-	// Budget charges the budget for reports to a Merchant's status; see lib/budget.lua.
-	Budget = part("lib/endpoint") + part("lib/budget")
-)
+// Parts are those of the scripts here and in package store, by their names; see redis.NewScript.
+var Parts = redis.Parts{
+	"clock":               redis.Clock,
+	"queue":               part("lib/queue"),
+	"feed":                part("lib/feed"),
+	"endpoint":            part("lib/endpoint"),
+	"budget":              part("lib/budget"),
+	"lease_held":          part("lib/lease_held"),
+	"forget_dead_letters": part("lib/forget_dead_letters"),
+	"dead_letters":        part("lib/dead_letters"),
+}
 
 var (
-	clock       = redis.Clock
-	endpoint    = part("lib/endpoint")
-	leaseHeld   = part("lib/lease_held")
-	forget      = part("lib/forget_dead_letters")
-	deadLetters = forget + part("lib/dead_letters")
+	rotationScript          = script("record_rotation")
+	testScript              = script("record_test")
+	sendWebhookTestScript   = script("send_webhook_test")
+	answerWebhookTestScript = script("answer_webhook_test")
+	readAttemptsScript      = script("read_attempts")
+	leaseScript             = script("lease_events")
+	heartbeatScript         = script("heartbeat")
+	removeHolderScript      = script("remove_holder")
+	forgetHolderScript      = script("forget_holder")
+	freeLeasesScript        = script("free_leases")
+	forgetScript            = script("forget_event")
+	endScript               = script("end_event")
+	failScript              = script("fail_event")
+	retryTestScript         = script("retry_test_event")
+	deferScript             = script("defer_events")
+	deadLetterScript        = script("dead_letter_event")
+	dropDeadLettersScript   = script("drop_dead_letters")
+	listDeadLettersScript   = script("list_dead_letters")
+	findDeadLettersScript   = script("find_dead_letters")
+	resendDeadLettersScript = script("resend_dead_letters")
+	pendingWorkScript       = script("poll_pending_work")
+	pendingReportsScript    = script("poll_pending_reports")
+	countBacklogScript      = script("count_backlog")
+	resumeEndpointScript    = script("resume_endpoint")
+	readEndpointsScript     = script("read_endpoints")
+	reportEndpointScript    = script("report_endpoint")
+	forgetEndpointScript    = script("forget_endpoint")
 )
 
-// The scripts and their parts. A part uses what those before it define.
-var (
-	rotationScript          = script("record_rotation", clock, Queue, Feed)
-	testScript              = script("record_test", clock, Queue)
-	sendWebhookTestScript   = script("send_webhook_test", clock, Queue)
-	answerWebhookTestScript = script("answer_webhook_test", clock)
-	readAttemptsScript      = script("read_attempts", clock)
-	leaseScript             = script("lease_events", clock, Queue, endpoint)
-	heartbeatScript         = script("heartbeat", clock)
-	removeHolderScript      = script("remove_holder", clock)
-	forgetHolderScript      = script("forget_holder", clock)
-	freeLeasesScript        = script("free_leases", clock, Queue)
-	forgetScript            = script("forget_event", clock, Queue)
-	endScript               = script("end_event", clock, Queue, endpoint)
-	failScript              = script("fail_event", clock, Queue, leaseHeld, deadLetters, endpoint)
-	retryTestScript         = script("retry_test_event", clock, Queue, leaseHeld)
-	deferScript             = script("defer_events", clock, Queue)
-	deadLetterScript        = script("dead_letter_event", clock, Queue, leaseHeld, deadLetters)
-	dropDeadLettersScript   = script("drop_dead_letters", clock)
-	listDeadLettersScript   = script("list_dead_letters", clock, forget)
-	findDeadLettersScript   = script("find_dead_letters", clock)
-	resendDeadLettersScript = script("resend_dead_letters", clock, Queue, endpoint)
-	pendingWorkScript       = script("poll_pending_work", clock)
-	pendingReportsScript    = script("poll_pending_reports", clock)
-	countBacklogScript      = script("count_backlog", clock)
-	resumeEndpointScript    = script("resume_endpoint", clock, endpoint)
-	readEndpointsScript     = script("read_endpoints", clock, endpoint)
-	reportEndpointScript    = script("report_endpoint", clock, Budget)
-	forgetEndpointScript    = script("forget_endpoint", clock)
-)
-
-func script(operation string, parts ...string) *redis.Script {
-	return redis.NewScript(operation, part(operation), parts...)
+func script(operation string) *redis.Script {
+	return redis.NewScript(operation, part(operation), Parts)
 }
 
 // part returns a Lua file with our constants.

@@ -1,3 +1,5 @@
+-- uses: clock
+
 -- Reads what there may be to report in buckets. KEYS are of each bucket in turn its watched endpoints, and its merchants with blocked addresses.
 
 local pending = {'OK'}

@@ -1,3 +1,5 @@
+-- uses: clock
+
 -- Reads when there is something to do in buckets. KEYS are of each bucket in turn its due accounts, and its pending sessions by their expiry.
 
 -- The time in ms until the first entry is due, at most 0: it is. A key that cannot be read counts as due: who leases or sweeps there

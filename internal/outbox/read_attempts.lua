@@ -1,4 +1,5 @@
 local webhook_test_key, endpoint_key = unpack(KEYS)
+-- uses: clock
 
 -- Reads the merchant's last test event, and its last failed attempts, one a line, the newest last.
 

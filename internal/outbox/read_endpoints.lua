@@ -1,5 +1,6 @@
 local watched_key, queue_key = unpack(KEYS)
 local endpoint_prefix, account_dead_prefix = unpack(ARGV, 1, 2)
+-- uses: clock, endpoint
 
 -- Reads the health of endpoints of a bucket, and how many events and dead letters each merchant has. It only reads, also keys that are not declared.
 -- Behind the named arguments are merchants; none: those watched.

@@ -1,5 +1,6 @@
 local queue_key, due_key, event_key, last_key, feed_key = unpack(KEYS)
 local issued, keep, unseen, account, event, history = unpack(ARGV)
+-- uses: clock, queue, feed
 
 -- Records that an API key was rotated, unless that was reported before.
 -- last_key holds when the key reported last was issued, if any. Not its generation, which may repeat after a record was lost. issued is when this

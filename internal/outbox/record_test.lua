@@ -1,5 +1,6 @@
 local queue_key, due_key, event_key, last_key = unpack(KEYS)
 local trigger, keep, account, event = unpack(ARGV)
+-- uses: clock, queue
 
 -- Records the event of a test, unless its trigger was the last one recorded, or its event is still there.
 -- last_key holds the trigger recorded last, if any; keep is how long to keep this one in ms.

@@ -1,5 +1,6 @@
 local holders_key = unpack(KEYS)
 local holder, heartbeats = unpack(ARGV)
+-- uses: clock
 
 -- Marks a holder as removed if its count of heartbeats is still the given one. The reply says whether it did: of several callers only one marks
 -- it. A mark stays until the leases are free, so that another dispatcher frees them if this one dies.

@@ -1,5 +1,6 @@
 local endpoint_key, watched_key, account_dead_key = unpack(KEYS)
 local merchant, healthy, since, reported, last_reason, last_at, changed, reason, pending, dead = unpack(ARGV)
+-- uses: clock, endpoint, budget
 
 -- Remembers what was reported of an endpoint, and watches it while events were reported as pending. Stops watching one that is healthy and
 -- has nothing left to report.

@@ -1,5 +1,6 @@
 local queue_key, due_key, dead_key, account_dead_key, endpoint_key, watched_key = unpack(KEYS, 1, 6)
 local account = unpack(ARGV, 1, 1)
+-- uses: clock, queue, endpoint
 
 -- Makes dead letters of an account due at once, as if they had never been tried, unless its endpoint is disabled. Those of others stay.
 -- Behind the named keys are the events, behind the named argument their ids.

@@ -1,5 +1,6 @@
 local endpoint_key, watched_key = unpack(KEYS)
 local target, merchant = unpack(ARGV)
+-- uses: clock, endpoint
 
 -- Forgets the health of an endpoint at another target, so that events are sent to it (again). An empty target is the present one of a disabled
 -- endpoint.

@@ -1,5 +1,6 @@
 local queue_key, due_key, event_key = unpack(KEYS)
 local leased, delay, reason = unpack(ARGV)
+-- uses: clock, queue, lease_held
 
 -- Counts a failed attempt of an event of test mode, against the event alone. leased is the leased event as the queue has it, delay the time to the
 -- next attempt in ms.

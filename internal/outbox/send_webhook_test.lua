@@ -1,5 +1,6 @@
 local queue_key, due_key, event_key, webhook_test_key = unpack(KEYS)
 local every, keep, id, account, event = unpack(ARGV)
+-- uses: clock, queue
 
 -- Records a test event that a person asked for, unless the merchant's last one was recorded less than `every` ms ago.
 -- webhook_test_key is a hash: the id of the event, when it was recorded, and how it was answered; keep is how long to keep it in ms.

@@ -495,7 +495,7 @@ func BenchmarkPipeline(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = c.Close() }()
-			script := NewScript("bench", "local key = unpack(KEYS)\nlocal value = unpack(ARGV)\n\nredis.call('SET', key, value, 'PX', 60000) return redis.call('GET', key)")
+			script := NewScript("bench", "local key = unpack(KEYS)\nlocal value = unpack(ARGV)\n\nredis.call('SET', key, value, 'PX', 60000) return redis.call('GET', key)", nil)
 			b.ReportAllocs()
 			var calling sync.WaitGroup
 			var n atomic.Int64

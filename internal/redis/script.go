@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,12 +40,30 @@ var signature = regexp.MustCompile(`(?m)^local ([a-z_, ]+) = unpack\((KEYS|ARGV)
 // numbered is a key or an argument that stands where its name should.
 var numbered = regexp.MustCompile(`(KEYS|ARGV)\[\d`)
 
-// NewScript returns the script of an operation, which is its name in metrics and spans. Its file has a head, up to the first empty line, that
-// names its keys and arguments: "local session_key, event_key = unpack(KEYS)". The parts come between the head and the rest, so they can use these
-// names. A list with more behind its names says how many it names: "unpack(ARGV, 1, 2)".
-func NewScript(operation, file string, parts ...string) *Script {
-	head, body, _ := strings.Cut(file, "\n\n")
-	source := "-- " + operation + "\n" + strings.Join(slices.Concat([]string{head}, parts, []string{body}), "\n")
+// Parts are pieces of Lua that scripts share, by their names.
+type Parts map[string]string
+
+// uses is the line that names the parts of a script, where they come.
+var uses = regexp.MustCompile(`(?m)^-- uses: (.+)$`)
+
+// NewScript returns the script of an operation, which is its name in metrics and spans. Its first lines name its keys and arguments:
+// "local session_key, event_key = unpack(KEYS)". A list with more behind its names says how many it names: "unpack(ARGV, 1, 2)". Then its parts come in
+// the place of "-- uses: clock, queue", which may use these names, and what the parts before them define. Whatever is wrong with the names
+// panics: then the program is wrong.
+func NewScript(operation, file string, parts Parts) *Script {
+	head, included := file, ""
+	if at := uses.FindStringSubmatchIndex(file); at != nil {
+		for name := range strings.SplitSeq(file[at[2]:at[3]], ", ") {
+			part, known := parts[name]
+			if !known {
+				panic(fmt.Sprintf("%s uses %q, which is no part", operation, name))
+			}
+			included += part + "\n"
+		}
+		head, file = file[:at[0]], file[at[1]:]
+		file = head + included + file
+	}
+	source := "-- " + operation + "\n" + file
 	if numbered.MatchString(source) {
 		panic(operation + " has a key or an argument without a name")
 	}

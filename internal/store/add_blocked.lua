@@ -1,5 +1,6 @@
 local requests_key, seen_key, merchants_key = unpack(KEYS)
 local merchant, other = unpack(ARGV, 1, 2)
+-- uses: clock
 
 -- Adds requests from blocked addresses that an API replica has counted.
 -- requests_key has the merchant's blocks by their requests, seen_key the same by their last request, merchants_key the bucket's merchants with

@@ -2,6 +2,7 @@ local rate_key, override_key, session_key, event_key, queue_key, due_key, feed_k
 local cost, burst, known_key, flags, history = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
+-- uses: clock, admission, sessions, holds, cancel_decisions
 
 -- Cancels a session for its merchant. event_key is the event of its end, history that of the feed.
 

@@ -2,6 +2,7 @@ local rate_key, override_key, session_key, expiry_queue_key, expiry_key, idempot
 local cost, burst, known_key, flags, lifetime, keep, record, emit_created, email, ordered, settle_after, idempotency_keep, fingerprint, reject_mismatch = unpack(ARGV)
 local stored = idempotency_keep and redis.call('MGET', rate_key, override_key, idempotency_key) or redis.call('MGET', rate_key, override_key)
 local tat, override, original = stored[1], stored[2], stored[3]
+-- uses: clock, admission, sessions
 
 -- Creates a session, or replays the one that its Idempotency-Key made. Times are in ms.
 -- expiry_queue_key is that of the lifetime, expiry_key has when the sweep must examine a queue. Where a charge has no Idempotency-Key, no orderRef or no event

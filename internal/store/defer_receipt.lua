@@ -1,5 +1,6 @@
 local receipts_key = unpack(KEYS)
 local session_id, leased_until, delay = unpack(ARGV)
+-- uses: clock
 
 -- Makes a leased receipt due after a delay in ms.
 

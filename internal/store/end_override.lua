@@ -1,5 +1,6 @@
 local override_key = unpack(KEYS)
 local known, margin, keep = unpack(ARGV)
+-- uses: clock
 
 -- Writes that no digest of an ended key is accepted, with an order above all that was ever published of it: above the time, and above known,
 -- what the writer knows, by the margin, which is the most that the clocks behind both differ; and above what is stored. Times are in ms.

@@ -1,5 +1,6 @@
 local receipts_key, session_key = unpack(KEYS)
 local session_id, leased_until = unpack(ARGV)
+-- uses: clock
 
 -- Ends a receipt that was sent or given up, and forgets the address: nothing else needs it. The address of a session that is still pending stays:
 -- a settlement that failed half-way has listed it, and the one that succeeds needs it.

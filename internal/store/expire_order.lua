@@ -1,5 +1,6 @@
 local order_key, queue_key, due_key, feed_key = unpack(KEYS, 1, 4)
 local session_prefix, history = unpack(ARGV)
+-- uses: clock, sessions, list_order
 
 -- Expires sessions of an order that are due, and then lists the newest ones.
 -- Behind the named keys are those of each session that may be due and of the event of its end, in turn.

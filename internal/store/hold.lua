@@ -1,5 +1,6 @@
 local session_key, event_key, queue_key, due_key, feed_key = unpack(KEYS)
 local payment, hold_ms, longest_ms, merchant_not_active, history = unpack(ARGV)
+-- uses: clock, sessions, holds, hold_decisions
 
 -- Holds a session for a payment, '<rail> <reference>', for hold_ms from now on, or releases it if that is 0. Each rail holds a session for
 -- longest_ms at most, all its payments taken together. event_key is the event of the session's end, history that of the feed.

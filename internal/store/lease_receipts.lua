@@ -1,5 +1,6 @@
 local receipts_key = unpack(KEYS)
 local lease_ms, limit = unpack(ARGV)
+-- uses: clock
 
 -- Leases receipts that are due. When its lease ends, a receipt is due again, unless it was ended or deferred.
 

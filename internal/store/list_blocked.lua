@@ -1,5 +1,6 @@
 local merchants_key = unpack(KEYS)
 local blocked_prefix, seen_suffix, reported_suffix, endpoint_prefix, first, last = unpack(ARGV)
+-- uses: clock
 
 -- Reads a page of a bucket's blocked addresses, those of the least recently reported merchants first. Only this script knows the merchants, so
 -- their keys are not declared; it only reads them.

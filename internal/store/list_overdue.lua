@@ -1,5 +1,6 @@
 local expiry_key = unpack(KEYS)
 local limit, expiry_queue_prefix = unpack(ARGV)
+-- uses: clock
 
 -- Lists sessions that may be overdue, the longest overdue first. Only this script knows the expiry queues, so their keys are not declared; it
 -- only reads them.

@@ -1,4 +1,5 @@
 local keep = unpack(ARGV, 1, 1)
+-- uses: clock
 
 -- Counts the payments of each bucket that are to be refunded. KEYS are those of the buckets. Behind keep, how long a payment is listed in ms, are ages
 -- in ms, the highest first; of each bucket it counts those that have waited for so long. What cannot be read has none.

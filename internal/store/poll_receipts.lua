@@ -1,3 +1,5 @@
+-- uses: clock
+
 -- Counts the receipts of each bucket: those that are due, and all. KEYS are those of the buckets. What cannot be read has none.
 
 local counts = {'OK'}

@@ -2,6 +2,7 @@ local rate_key, override_key, feed_key, last_use_key = unpack(KEYS)
 local cost, burst, known_key, flags, after, limit, age = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
+-- uses: clock, admission
 
 -- Reads the feed of an account from a cursor on, for a merchant.
 -- after is the id of the last entry read, limit how many entries to read, that one among them, age how long they are kept in ms.

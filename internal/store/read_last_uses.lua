@@ -1,5 +1,6 @@
 local read_key = unpack(KEYS)
 local known = unpack(ARGV)
+-- uses: clock
 
 -- Reads when API keys were last used. Returns since when no use was lost and the time, in ms, and then the values of the further KEYS. read_key
 -- holds '<since> <when this was read last>'. It is lost with the uses: if it is missing, older than the caller knows or ahead of the clock, it

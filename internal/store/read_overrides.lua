@@ -1,3 +1,5 @@
+-- uses: clock
+
 -- Returns what is stored of each override in KEYS, and then the time in ms.
 
 local reply = call('MGET', unpack(KEYS))

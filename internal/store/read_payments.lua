@@ -1,5 +1,6 @@
 local session_key, event_key, queue_key, due_key, feed_key = unpack(KEYS)
 local history = unpack(ARGV)
+-- uses: clock, sessions, holds
 
 -- Reads a session and what rails have reported of it, for a rail. event_key is the event of its end, history that of the feed.
 

@@ -1,4 +1,5 @@
 local session_key = unpack(KEYS)
+-- uses: clock
 
 -- Reads the session that a receipt is of.
 

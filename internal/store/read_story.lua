@@ -1,4 +1,5 @@
 local session_key = unpack(KEYS)
+-- uses: clock
 
 -- Reads a session and what rails have reported of it, and writes nothing: a session that is due is reported as it will be.
 

@@ -1,5 +1,6 @@
 local session_key, ended_key, refund_key, queue_key, due_key, feed_key, owed_key = unpack(KEYS)
 local merchant_deleted, payment_ref, refund_ref, cents, keep, max_refunds, replicated, history = unpack(ARGV)
+-- uses: clock, sessions, refused, refund_decisions
 
 -- Records that a rail has paid back a payment, or a part of it.
 -- payment_ref and refund_ref are '<rail> <reference>'. ended_key is the event of the session's end, refund_key that of this refund. keep is how long

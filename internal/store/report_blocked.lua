@@ -1,5 +1,6 @@
 local merchants_key, reported_key, endpoint_key = unpack(KEYS)
 local merchant, before, blocks = unpack(ARGV)
+-- uses: clock, endpoint, budget
 
 -- Remembers what was reported of a merchant's blocked addresses.
 -- merchants_key has the bucket's merchants with blocked addresses, by when something was reported, 0 if nothing is. reported_key has the blocks that

@@ -1,5 +1,6 @@
 local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key, receipts_key, owed_key = unpack(KEYS)
 local outcome, merchant_deleted, payment_ref, cents, currency, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
+-- uses: clock, sessions, holds, refused, settle_decisions
 
 -- Settles a session with a payment, for a rail.
 -- payment_ref is '<rail> <reference>'. ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment.

@@ -127,8 +127,8 @@ func (s *Store) Server(ctx context.Context, id session.ID) string {
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-func script(operation string, parts ...string) *redis.Script {
-	return redis.NewScript(operation, part(operation), parts...)
+func script(operation string) *redis.Script {
+	return redis.NewScript(operation, part(operation), parts)
 }
 
 // part returns a Lua file with our constants.
@@ -144,56 +144,62 @@ var constants = strings.NewReplacer(
 	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),
 	"REPORT_TAT", "'"+outbox.ReportTATField+"'", "BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 
-// What the parts define is in docs/design/redis.md. Few requests change a session, so what they need is behind one function, sessions().
-var (
-	clock         = redis.Clock
-	admission     = part("lib/admission")
-	unlimited     = part("lib/unlimited")
-	sessions      = redis.Function("sessions()", "s", outbox.Queue, outbox.Feed, part("lib/sessions"))
-	publicSession = part("lib/public_session")
-	sweep         = part("lib/sweep")
-	listOrder     = part("lib/list_order")
-	listEnded     = part("lib/list_ended")
-	refused       = part("lib/refused")
-	holds         = part("lib/holds")
-)
+// parts are those of the scripts, by their names. What they define is in docs/design/redis.md. Few requests change a session, so what they need is
+// behind one function, sessions().
+var parts = redis.Parts{
+	"clock":            redis.Clock,
+	"admission":        part("lib/admission"),
+	"unlimited":        part("lib/unlimited"),
+	"sessions":         redis.Function("sessions()", "s", outbox.Parts["queue"], outbox.Parts["feed"], part("lib/sessions")),
+	"public_session":   part("lib/public_session"),
+	"sweep":            part("lib/sweep"),
+	"list_order":       part("lib/list_order"),
+	"list_ended":       part("lib/list_ended"),
+	"refused":          part("lib/refused"),
+	"holds":            part("lib/holds"),
+	"endpoint":         outbox.Parts["endpoint"],
+	"budget":           outbox.Parts["budget"],
+	"cancel_decisions": cancelDecisions(),
+	"hold_decisions":   holdDecisions(),
+	"settle_decisions": settleDecisions(),
+	"refund_decisions": refundDecisions(),
+}
 
-// The scripts and their parts. A part uses what those before it define.
 var (
-	admitScript         = script("admit", clock, admission)
-	admitRotationScript = script("admit_rotation", clock, admission)
-	limitIssueScript    = script("limit_issue", clock, admission)
-	createScript        = script("create", clock, admission, sessions)
-	readOriginalScript  = script("read_original", clock, sessions)
-	readScript          = script("read", clock, admission, sessions)
-	publicReadScript    = script("public_read", clock, admission, sessions, publicSession)
-	watchedReadScript   = script("watched_read", clock, unlimited, sessions, publicSession)
-	readStoryScript     = script("read_story", clock)
-	readPaymentsScript  = script("read_payments", clock, sessions, holds)
-	readFeedScript      = script("read_feed", clock, admission)
-	listOrderScript     = script("list_order", clock, admission, listOrder)
-	expireOrderScript   = script("expire_order", clock, sessions, listOrder)
-	listEndedScript     = script("list_ended", clock, listEnded)
-	admitEndedScript    = script("admit_list_ended", clock, admission, listEnded)
-	cancelScript        = script("cancel", clock, admission, sessions, holds, cancelDecisions())
-	settleScript        = script("settle", clock, sessions, holds, refused, settleDecisions())
-	holdScript          = script("hold", clock, sessions, holds, holdDecisions())
-	refundScript        = script("refund", clock, sessions, refused, refundDecisions())
-	pollOwedScript      = script("poll_owed", clock)
-	pollReceiptsScript  = script("poll_receipts", clock)
-	leaseReceiptsScript = script("lease_receipts", clock)
-	readReceiptScript   = script("read_receipt", clock)
-	endReceiptScript    = script("end_receipt", clock)
-	deferReceiptScript  = script("defer_receipt", clock)
+	admitScript         = script("admit")
+	admitRotationScript = script("admit_rotation")
+	limitIssueScript    = script("limit_issue")
+	createScript        = script("create")
+	readOriginalScript  = script("read_original")
+	readScript          = script("read")
+	publicReadScript    = script("public_read")
+	watchedReadScript   = script("watched_read")
+	readStoryScript     = script("read_story")
+	readPaymentsScript  = script("read_payments")
+	readFeedScript      = script("read_feed")
+	listOrderScript     = script("list_order")
+	expireOrderScript   = script("expire_order")
+	listEndedScript     = script("list_ended")
+	admitEndedScript    = script("admit_list_ended")
+	cancelScript        = script("cancel")
+	settleScript        = script("settle")
+	holdScript          = script("hold")
+	refundScript        = script("refund")
+	pollOwedScript      = script("poll_owed")
+	pollReceiptsScript  = script("poll_receipts")
+	leaseReceiptsScript = script("lease_receipts")
+	readReceiptScript   = script("read_receipt")
+	endReceiptScript    = script("end_receipt")
+	deferReceiptScript  = script("defer_receipt")
 	writeOverrideScript = script("write_override")
-	endOverrideScript   = script("end_override", clock)
-	readOverridesScript = script("read_overrides", clock)
-	readLastUsesScript  = script("read_last_uses", clock)
-	listOverdueScript   = script("list_overdue", clock)
-	sweepQueueScript    = script("sweep_queue", clock, sessions, sweep)
-	sweepSessionScript  = script("sweep_session", clock, sessions, sweep)
-	addBlockedScript    = script("add_blocked", clock)
-	listBlockedScript   = script("list_blocked", clock)
-	reportBlockedScript = script("report_blocked", clock, outbox.Budget)
-	forgetBlockedScript = script("forget_blocked", clock)
+	endOverrideScript   = script("end_override")
+	readOverridesScript = script("read_overrides")
+	readLastUsesScript  = script("read_last_uses")
+	listOverdueScript   = script("list_overdue")
+	sweepQueueScript    = script("sweep_queue")
+	sweepSessionScript  = script("sweep_session")
+	addBlockedScript    = script("add_blocked")
+	listBlockedScript   = script("list_blocked")
+	reportBlockedScript = script("report_blocked")
+	forgetBlockedScript = script("forget_blocked")
 )

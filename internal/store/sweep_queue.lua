@@ -1,5 +1,6 @@
 local expiry_key, queue_key, due_key, expiry_queue_key = unpack(KEYS, 1, 4)
 local name, history, since = unpack(ARGV, 1, 3)
+-- uses: clock, sessions, sweep
 
 -- Expires the overdue sessions of an expiry queue.
 -- name is the queue's in expiry_key, since is when it is due there. Behind the named keys are those of its first sessions, of the events of

@@ -1,5 +1,6 @@
 local expiry_key, queue_key, due_key, session_key, event_key, feed_key = unpack(KEYS)
 local name, history = unpack(ARGV)
+-- uses: clock, sessions, sweep
 
 -- Expires a session that is listed in expiry_key itself, under that name. event_key is the event of its end.
 
