@@ -218,7 +218,7 @@ func (c *console) countToday(ctx context.Context, viewer login.Person, rows []me
 func (c *console) paidToday(ctx context.Context, merchant *v1alpha1.Merchant, now time.Time) (template.HTML, error) {
 	query := store.EndedQuery{Status: session.Completed, Limit: countedPayments}
 	query.From, query.To = payments.DayAt(now, merchant.Spec.TimeZone.Location()).Bounds()
-	found, err := c.payments.Ended(ctx, newAccount(merchant, false), query)
+	found, err := c.payments.ReadEnded(ctx, newAccount(merchant, false), query)
 	switch more := found.Next != (feed.EntryID{}); {
 	case err != nil:
 		return "", err

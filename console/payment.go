@@ -92,7 +92,7 @@ func (c *console) showPayment(w http.ResponseWriter, r *http.Request, viewer log
 	if err != nil || id.MerchantID() != published.ID(merchant.UID) {
 		return errNoPayment
 	}
-	story, err := c.payments.Story(r.Context(), id)
+	story, err := c.payments.ReadStory(r.Context(), id)
 	removed := errors.Is(err, store.ErrNotFound)
 	if removed {
 		story.Session, err = c.endedPayment(r.Context(), id, r.URL.Query().Get("entry"))
@@ -116,7 +116,7 @@ func (c *console) endedPayment(ctx context.Context, id session.ID, text string) 
 		return session.Session{}, errNoPayment
 	}
 	after := feed.EntryID{Millis: entry.Millis, Seq: entry.Seq + 1}
-	found, err := c.payments.Ended(ctx, store.Account{MerchantID: id.MerchantID(), TestMode: id.TestMode()}, store.EndedQuery{Before: after, Limit: 1})
+	found, err := c.payments.ReadEnded(ctx, store.Account{MerchantID: id.MerchantID(), TestMode: id.TestMode()}, store.EndedQuery{Before: after, Limit: 1})
 	if err != nil {
 		return session.Session{}, err
 	}

@@ -32,9 +32,9 @@ const (
 
 // paymentReader is what the pages read of payments: a store.Store, which says what each does.
 type paymentReader interface {
-	Ended(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error)
-	OrderSessions(ctx context.Context, account store.Account, orderRef string) (store.OrderSessions, error)
-	Story(ctx context.Context, id session.ID) (store.Story, error)
+	ReadEnded(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error)
+	ReadOrderSessions(ctx context.Context, account store.Account, orderRef string) (store.OrderSessions, error)
+	ReadStory(ctx context.Context, id session.ID) (store.Story, error)
 }
 
 // errNoPayment is the answer to what is no payment of the merchant.
@@ -203,7 +203,7 @@ func (c *console) listPayments(w http.ResponseWriter, r *http.Request, viewer lo
 func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before feed.EntryID, zone *time.Location) error {
 	account := newAccount(page.Merchant, page.Test)
 	if page.Order != "" {
-		found, err := c.payments.OrderSessions(ctx, account, page.Order)
+		found, err := c.payments.ReadOrderSessions(ctx, account, page.Order)
 		for i := range found.Sessions {
 			page.Rows = append(page.Rows, c.newPaymentRow(&found.Sessions[i], zone))
 		}
@@ -212,7 +212,7 @@ func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before f
 	}
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() error {
-		found, err := c.payments.Ended(ctx, account, store.EndedQuery{Before: before, Limit: paymentsPageSize})
+		found, err := c.payments.ReadEnded(ctx, account, store.EndedQuery{Before: before, Limit: paymentsPageSize})
 		for i := range found.Sessions {
 			row := c.newPaymentRow(&found.Sessions[i].Session, zone)
 			row.Entry = found.Sessions[i].Entry.String()
@@ -256,7 +256,7 @@ func (c *console) countDay(ctx context.Context, account store.Account, totals *d
 		if read == reads {
 			query.Limit = 1
 		}
-		found, err := c.payments.Ended(ctx, account, query)
+		found, err := c.payments.ReadEnded(ctx, account, query)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ type fakePayments struct {
 	kept time.Time
 }
 
-func (f *fakePayments) Ended(_ context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error) {
+func (f *fakePayments) ReadEnded(_ context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error) {
 	if f.reads.Add(1) == int64(f.failAt) {
 		return store.EndedPage{}, fmt.Errorf("%w: a test", redis.ErrUnavailable)
 	}

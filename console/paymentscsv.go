@@ -86,7 +86,7 @@ func (c *console) exportPayments(w http.ResponseWriter, r *http.Request, viewer 
 func (c *console) exportBatch(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
 	defer cancel()
-	batch, err := c.payments.Ended(ctx, account, query)
+	batch, err := c.payments.ReadEnded(ctx, account, query)
 	if err == nil && batch.Since.After(query.From) {
 		err = errNotKept
 	}

@@ -47,7 +47,7 @@ func (h *Handler) ListOrder(e *web.Event, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, listed, err := h.store.AdmitOrderSessions(r.Context(), from.Admission(), query.orderRef)
+	admitted, listed, err := h.store.OrderSessions(r.Context(), from.Admission(), query.orderRef)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, page, err := h.store.AdmitEnded(r.Context(), from.Admission(), query.ended)
+	admitted, page, err := h.store.Ended(r.Context(), from.Admission(), query.ended)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err

@@ -190,7 +190,7 @@ func (h *Handler) Get(e *web.Event, w http.ResponseWriter, r *http.Request, from
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	admitted, story, err := h.store.AdmitStory(r.Context(), from.Admission(), id)
+	admitted, story, err := h.store.Story(r.Context(), from.Admission(), id)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func BenchmarkListOrder(b *testing.B) {
 			mustCreate(b, s, asks, newSession())
 		}
 		return func(ctx context.Context) error {
-			_, _, err := s.AdmitOrderSessions(ctx, asks, "1001")
+			_, _, err := s.OrderSessions(ctx, asks, "1001")
 			return err
 		}
 	})
@@ -90,7 +90,7 @@ func BenchmarkListEnded(b *testing.B) {
 					must(b, err)
 				}
 				return func(ctx context.Context) error {
-					_, _, err := s.AdmitEnded(ctx, asks, query)
+					_, _, err := s.Ended(ctx, asks, query)
 					return err
 				}
 			})

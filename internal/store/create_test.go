@@ -50,7 +50,7 @@ func TestCreateSession(t *testing.T) {
 			if created.Session.ID.Bucket() != session.MerchantBucket(asks.MerchantID) {
 				t.Error("the session is not in its merchant's bucket")
 			}
-			story, err := s.Story(t.Context(), created.Session.ID)
+			story, err := s.ReadStory(t.Context(), created.Session.ID)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,9 +53,9 @@ type EndedPage struct {
 	Since time.Time
 }
 
-// Ended lists ended sessions of an account, the newest first. Sales that come in meanwhile change no further page. Errors: redis.ErrCorrupt,
+// ReadEnded lists ended sessions of an account, the newest first. Sales that come in meanwhile change no further page. Errors: redis.ErrCorrupt,
 // redis.ErrUnavailable.
-func (s *Store) Ended(ctx context.Context, account Account, query EndedQuery) (EndedPage, error) {
+func (s *Store) ReadEnded(ctx context.Context, account Account, query EndedQuery) (EndedPage, error) {
 	call := redis.NewCall(listEndedScript)
 	call.Key("feed_key", account.space(), outbox.FeedKey, account.name())
 	query.args(&call, s.endedHistory(account))
@@ -66,8 +66,8 @@ func (s *Store) Ended(ctx context.Context, account Account, query EndedQuery) (E
 	return parseEnded(&reply, account)
 }
 
-// AdmitEnded is Ended for a request of the merchant. Errors are also those of Admit.
-func (s *Store) AdmitEnded(ctx context.Context, admission Admission, query EndedQuery) (Admitted, EndedPage, error) {
+// Ended is ReadEnded for a request of the merchant. Errors are also those of Admit.
+func (s *Store) Ended(ctx context.Context, admission Admission, query EndedQuery) (Admitted, EndedPage, error) {
 	account := Account{admission.MerchantID, admission.TestMode}
 	call := merchantCall{Call: redis.NewCall(admitEndedScript)}
 	admission.keys(&call)

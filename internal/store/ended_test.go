@@ -49,7 +49,7 @@ func TestEnded(t *testing.T) {
 			must(t, second(s.Settle(t.Context(), want[0].ID, of(7, paid("b"))))) // a refused payment is no end
 			mustCreate(t, s, asks, newSession())
 			slices.Reverse(want)
-			admitted, page, err := s.AdmitEnded(t.Context(), asks, store.EndedQuery{Limit: 10})
+			admitted, page, err := s.Ended(t.Context(), asks, store.EndedQuery{Limit: 10})
 			must(t, err)
 			var got []session.Session
 			for _, one := range page.Sessions {
@@ -61,14 +61,14 @@ func TestEnded(t *testing.T) {
 			if diff := cmp.Diff(want, got, sameSession); diff != "" || admitted.Now.IsZero() || page.Next != (feed.EntryID{}) {
 				t.Errorf("%+v, next %v (-want +got):\n%s", admitted, page.Next, diff)
 			}
-			again, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{Limit: 10})
+			again, err := s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{Limit: 10})
 			if err != nil || !cmp.Equal(page.Sessions, again.Sessions, sameSession) {
 				t.Errorf("without a key: %+v, %v", again, err)
 			}
 			second := page.Sessions[1].Entry.RecordedAt()
 			for _, one := range page.Sessions { // [from, to)
 				in := !one.Entry.RecordedAt().Before(second) && one.Entry.RecordedAt().Before(second.Add(time.Millisecond))
-				within, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{From: second, To: second.Add(time.Millisecond), Limit: 10})
+				within, err := s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{From: second, To: second.Add(time.Millisecond), Limit: 10})
 				must(t, err)
 				if slices.ContainsFunc(within.Sessions, func(e store.EndedSession) bool { return e.ID == one.ID }) != in {
 					t.Errorf("of %s and a millisecond: %+v; recorded at %s", second, within.Sessions, one.Entry.RecordedAt())
@@ -81,7 +81,7 @@ func TestEnded(t *testing.T) {
 func TestEnded_Errors(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	dead := with(merchant(), func(a *store.Admission) { a.Live = false })
-	if _, page, err := s.AdmitEnded(t.Context(), dead, store.EndedQuery{Limit: 1}); !errors.Is(err, store.ErrKeyRejected) || page.Sessions != nil {
+	if _, page, err := s.Ended(t.Context(), dead, store.EndedQuery{Limit: 1}); !errors.Is(err, store.ErrKeyRejected) || page.Sessions != nil {
 		t.Errorf("with a dead key: %+v, %v", page, err)
 	}
 	// A list that leaves out what it cannot read is a wrong sum.
@@ -90,7 +90,7 @@ func TestEnded_Errors(t *testing.T) {
 	} {
 		asks := merchant()
 		must(t, c.XAdd(t.Context(), &goredis.XAddArgs{Stream: merchantTag(asks.MerchantID) + "feed:" + asks.MerchantID, Values: []string{"e", event}}).Err())
-		if _, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{Limit: 1}); !errors.Is(err, want) {
+		if _, err := s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{Limit: 1}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", event, err, want)
 		}
 	}
@@ -110,7 +110,7 @@ func TestEnded_Many(t *testing.T) {
 	_, err := batch.Exec(t.Context())
 	must(t, err)
 
-	page, err := s.Ended(t.Context(), newAccount(asks), store.EndedQuery{Status: session.Completed, Limit: 10})
+	page, err := s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{Status: session.Completed, Limit: 10})
 	if err != nil || len(page.Sessions) != 0 || page.Next == (feed.EntryID{}) {
 		t.Errorf("the first page: %d sessions, next %v, %v", len(page.Sessions), page.Next, err)
 	}
@@ -135,7 +135,7 @@ func readEnded(t *testing.T, s *services, asks store.Admission, query store.Ende
 	t.Helper()
 	query.Limit = store.MaxEnded
 	for more := true; more; more = query.Before != (feed.EntryID{}) {
-		page, err := s.Ended(t.Context(), newAccount(asks), query)
+		page, err := s.ReadEnded(t.Context(), newAccount(asks), query)
 		must(t, err)
 		all, query.Before = append(all, page.Sessions...), page.Next
 	}

@@ -131,11 +131,11 @@ var operations = map[string]func(context.Context, *services, store.Admission) (s
 		return admitted, err
 	},
 	"sessions of an order": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.AdmitOrderSessions(ctx, asks, "1001")
+		admitted, _, err := s.OrderSessions(ctx, asks, "1001")
 		return admitted, err
 	},
 	"sessions that ended": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 1})
+		admitted, _, err := s.Ended(ctx, asks, store.EndedQuery{Limit: 1})
 		return admitted, err
 	},
 	"events": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {

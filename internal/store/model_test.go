@@ -644,7 +644,7 @@ func askOrder(t *testing.T, s *services, asks store.Admission, call orderCall, l
 		}
 		return orderAnswer{session: orderEntry(got)}, session.ID{}, err
 	default:
-		_, got, err := s.AdmitOrderSessions(t.Context(), asks, "1001")
+		_, got, err := s.OrderSessions(t.Context(), asks, "1001")
 		answer := orderAnswer{more: got.More}
 		for _, one := range got.Sessions {
 			answer.listed += orderEntry(one)

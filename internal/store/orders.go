@@ -53,14 +53,14 @@ type OrderSessions struct {
 	More bool
 }
 
-// OrderSessions lists the sessions of an account that have the orderRef, as they are at one time. Sessions that are due are expired first;
+// ReadOrderSessions lists the sessions of an account that have the orderRef, as they are at one time. Sessions that are due are expired first;
 // what is kept no longer is left out. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) OrderSessions(ctx context.Context, account Account, orderRef string) (OrderSessions, error) {
+func (s *Store) ReadOrderSessions(ctx context.Context, account Account, orderRef string) (OrderSessions, error) {
 	return s.expireOrder(ctx, account, orderRef, nil)
 }
 
-// AdmitOrderSessions is OrderSessions for a request of the merchant. Errors are also those of Admit.
-func (s *Store) AdmitOrderSessions(ctx context.Context, admission Admission, orderRef string) (Admitted, OrderSessions, error) {
+// OrderSessions is ReadOrderSessions for a request of the merchant. Errors are also those of Admit.
+func (s *Store) OrderSessions(ctx context.Context, admission Admission, orderRef string) (Admitted, OrderSessions, error) {
 	account := Account{admission.MerchantID, admission.TestMode}
 	call := merchantCall{Call: redis.NewCall(listOrderScript)}
 	admission.keys(&call)

@@ -20,12 +20,12 @@ func ordered(orderRef string) func(*store.NewSession) {
 // orderSessions lists an order as its merchant and as the console, which must agree.
 func orderSessions(t *testing.T, s *services, asks store.Admission, orderRef string) store.OrderSessions {
 	t.Helper()
-	admitted, listed, err := s.AdmitOrderSessions(t.Context(), asks, orderRef)
+	admitted, listed, err := s.OrderSessions(t.Context(), asks, orderRef)
 	must(t, err)
 	if admitted.Now.IsZero() || admitted.Remaining == 0 {
 		t.Errorf("admitted as %+v", admitted)
 	}
-	again, err := s.OrderSessions(t.Context(), newAccount(asks), orderRef)
+	again, err := s.ReadOrderSessions(t.Context(), newAccount(asks), orderRef)
 	must(t, err)
 	if !slices.Equal(statuses(again), statuses(listed)) || again.More != listed.More {
 		t.Errorf("without a key: %v, %t; with one: %v, %t", statuses(again), again.More, statuses(listed), listed.More)
@@ -156,7 +156,7 @@ func TestOrderSessions_Errors(t *testing.T) {
 	} {
 		denied := with(merchant(), test.change)
 		_, _ = s.Admit(t.Context(), denied) // uses up a limit of one
-		if _, listed, err := s.AdmitOrderSessions(t.Context(), denied, "1001"); !errors.Is(err, test.want) || listed.Sessions != nil {
+		if _, listed, err := s.OrderSessions(t.Context(), denied, "1001"); !errors.Is(err, test.want) || listed.Sessions != nil {
 			t.Errorf("%s: %v, %v; want %v", name, statuses(listed), err, test.want)
 		}
 	}
@@ -164,7 +164,7 @@ func TestOrderSessions_Errors(t *testing.T) {
 	asks := merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
 	must(t, client(t, shared).HSet(t.Context(), merchantTag(asks.MerchantID)+"session:"+created.ID.String(), "s", "PAID?").Err())
-	if _, listed, err := s.AdmitOrderSessions(t.Context(), asks, "1001"); err == nil {
+	if _, listed, err := s.OrderSessions(t.Context(), asks, "1001"); err == nil {
 		t.Errorf("with an unreadable session: %v", statuses(listed))
 	}
 }

@@ -14,12 +14,12 @@ import (
 // Session reads a session of the asking merchant without the customer's address, expiring it first if it is due. Errors are those
 // of Admit and ErrNotFound, which also stands for another merchant's session and for the zero ID.
 func (s *Store) Session(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
-	admitted, story, err := s.AdmitStory(ctx, admission, id)
+	admitted, story, err := s.Story(ctx, admission, id)
 	return admitted, story.Session, err
 }
 
-// AdmitStory is Session with the payments that were refused or refunded.
-func (s *Store) AdmitStory(ctx context.Context, admission Admission, id session.ID) (Admitted, Story, error) {
+// Story is Session with the payments that were refused or refunded.
+func (s *Store) Story(ctx context.Context, admission Admission, id session.ID) (Admitted, Story, error) {
 	if !admission.owns(id) {
 		admitted, _, err := s.admitForeign(ctx, admission)
 		return admitted, Story{}, err

@@ -192,9 +192,9 @@ func TestRefund_Story(t *testing.T) {
 		},
 	}
 	for name, read := range map[string]func() (store.Story, error){
-		"story":    func() (store.Story, error) { return s.Story(t.Context(), id) },
+		"story":    func() (store.Story, error) { return s.ReadStory(t.Context(), id) },
 		"rail":     func() (store.Story, error) { read, err := s.Payments(t.Context(), id); return read.Story, err },
-		"merchant": func() (store.Story, error) { _, story, err := s.AdmitStory(t.Context(), asks, id); return story, err },
+		"merchant": func() (store.Story, error) { _, story, err := s.Story(t.Context(), asks, id); return story, err },
 	} {
 		got, err := read()
 		must(t, err)
@@ -206,7 +206,7 @@ func TestRefund_Story(t *testing.T) {
 	c, key, field := client(t, shared), merchantTag(asks.MerchantID)+"session:"+id.String(), "b:"+rail.Scope("r9")
 	for _, garbage := range []string{"", "x 1 card-1", "1 x card-1", "1 1", "0 1 card-1"} {
 		must(t, c.HSet(t.Context(), key, field, garbage).Err())
-		if _, err := s.Story(t.Context(), id); !errors.Is(err, redis.ErrCorrupt) {
+		if _, err := s.ReadStory(t.Context(), id); !errors.Is(err, redis.ErrCorrupt) {
 			t.Errorf("a refund %q: %v", garbage, err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestRefund_MerchantDeleted(t *testing.T) {
 	if events := sessionEvents(t, client(t, shared), id); len(events) != 0 {
 		t.Errorf("recorded %v", eventKinds(events))
 	}
-	story, err := s.Story(t.Context(), id)
+	story, err := s.ReadStory(t.Context(), id)
 	must(t, err)
 	if len(story.Refused) != 1 || store.SumRefunds(story.Refused[0].Refunds) != 1250 {
 		t.Errorf("refused: %+v", story.Refused)
@@ -285,7 +285,7 @@ func TestRefund_RacesNeverExceedThePayment(t *testing.T) {
 			}
 		}
 	}
-	story, err := replicas[0].Story(t.Context(), id)
+	story, err := replicas[0].ReadStory(t.Context(), id)
 	must(t, err)
 	events := eventKinds(sessionEvents(t, client(t, shared), id))
 	if recorded != 12 || len(answers) != 12 || len(story.Refunds) != 12 || len(events) != 13 || events[12] != v1alpha1.EventPaymentRefunded {

@@ -91,7 +91,8 @@ type Options struct {
 	LastUseStep time.Duration
 }
 
-// Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis.
+// Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis. What takes an Admission is a request of a
+// merchant, and admitted and counted in the same script; Read methods are for callers whose rights were checked elsewhere.
 type Store struct {
 	redis      *redis.Client
 	retention  time.Duration

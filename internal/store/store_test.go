@@ -198,10 +198,10 @@ func TestOperations_OneCommand(t *testing.T) {
 		"merchant's read": func(ctx context.Context) error { _, _, err := s.Session(ctx, asks, id); return err },
 		"read the feed":   func(ctx context.Context) error { _, _, err := s.Feed(ctx, asks, feed.Cursor{}, 10); return err },
 		"list what ended": func(ctx context.Context) error {
-			_, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 10})
+			_, _, err := s.Ended(ctx, asks, store.EndedQuery{Limit: 10})
 			return err
 		},
-		"list an order": func(ctx context.Context) error { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); return err },
+		"list an order": func(ctx context.Context) error { _, _, err := s.OrderSessions(ctx, asks, "1001"); return err },
 		"rail's read":   func(ctx context.Context) error { _, err := s.Payments(ctx, id); return err },
 		"public read":   func(ctx context.Context) error { _, _, err := s.PublicSession(ctx, payer(), id); return err },
 		"cancel": func(ctx context.Context) error { // the first one cancels, the others find it done
@@ -338,7 +338,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 		func(id session.ID) { _, _, err := s.Session(ctx, asks, id); must(t, err) },
 		func(id session.ID) { _, _, err := s.PublicSession(ctx, payer(), id); must(t, err) },
 		func(id session.ID) { must(t, second(s.WatchedSession(ctx, id))) },
-		func(id session.ID) { must(t, second(s.Story(ctx, id))) },
+		func(id session.ID) { must(t, second(s.ReadStory(ctx, id))) },
 		func(id session.ID) { must(t, second(s.Payments(ctx, id))) },
 		func(id session.ID) { // held, renewed, rejected, released
 			for _, hold := range []store.Hold{holding(bank, "a"), holding(bank, "a"), holding(card, "a"), releasing(bank, "a")} {
@@ -352,9 +352,9 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 			_, _, _ = s.Cancel(ctx, asks, id)
 			must(t, second(s.Settle(ctx, id, failed("a"))))
 		},
-		func(session.ID) { _, _, err := s.AdmitEnded(ctx, asks, store.EndedQuery{Limit: 1}); must(t, err) },
-		func(session.ID) { must(t, second(s.Ended(ctx, newAccount(asks), store.EndedQuery{Limit: 1}))) },
-		func(session.ID) { _, _, err := s.AdmitOrderSessions(ctx, asks, "1001"); must(t, err) },
+		func(session.ID) { _, _, err := s.Ended(ctx, asks, store.EndedQuery{Limit: 1}); must(t, err) },
+		func(session.ID) { must(t, second(s.ReadEnded(ctx, newAccount(asks), store.EndedQuery{Limit: 1}))) },
+		func(session.ID) { _, _, err := s.OrderSessions(ctx, asks, "1001"); must(t, err) },
 		func(id session.ID) { _, _, _ = s.Cancel(ctx, asks, id) },
 		func(id session.ID) { _, _ = s.Refund(ctx, id, refunding("none", "r", 1)) }, // no such payment
 		func(id session.ID) { must(t, second(s.Settle(ctx, id, paid("a")))) },       // too late

@@ -55,9 +55,9 @@ type RefusedPayment struct {
 	Refunds []Refund
 }
 
-// Story reads what happened to a session, for who may see all of its merchant's payments. It writes nothing. Errors: ErrNotFound, also for
+// ReadStory reads what happened to a session, for who may see all of its merchant's payments. It writes nothing. Errors: ErrNotFound, also for
 // the zero ID; redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) Story(ctx context.Context, id session.ID) (Story, error) {
+func (s *Store) ReadStory(ctx context.Context, id session.ID) (Story, error) {
 	call := redis.NewCall(readStoryScript)
 	call.Key("session_key", redis.BucketKeyspace(id.Bucket()), sessionKey, id.String())
 	story, _, err := s.readStory(ctx, id, &call)
@@ -73,7 +73,7 @@ type Payments struct {
 	HeldUntil time.Time
 }
 
-// Payments is Story for a rail: a session that is due expires. Sessions of test mode are ErrNotFound.
+// Payments is ReadStory for a rail: a session that is due expires. Sessions of test mode are ErrNotFound.
 func (s *Store) Payments(ctx context.Context, id session.ID) (Payments, error) {
 	if id.TestMode() {
 		return Payments{}, ErrNotFound

@@ -28,7 +28,7 @@ func TestStory_RefusedPayments(t *testing.T) {
 	must(t, second(s.SettleDeleted(t.Context(), created.ID, paid("no merchant"))))
 	_, want, err := s.Session(t.Context(), asks, created.ID)
 	must(t, err)
-	got, err := s.Story(t.Context(), created.ID)
+	got, err := s.ReadStory(t.Context(), created.ID)
 	must(t, err)
 	if diff := cmp.Diff(store.Story{Session: want, Refused: []store.RefusedPayment{
 		{Rail: bank, Ref: "no merchant", AmountCents: 1250, Currency: "EUR", Decision: session.MerchantDeleted},
@@ -50,7 +50,7 @@ func TestStory_DueSessionIsNotWritten(t *testing.T) {
 	due(t, s, created)
 	key := merchantTag(asks.MerchantID) + "session:" + created.ID.String()
 	before := c.HGetAll(t.Context(), key).Val()
-	story, err := s.Story(t.Context(), created.ID)
+	story, err := s.ReadStory(t.Context(), created.ID)
 	must(t, err)
 	if story.Session.Status != session.Expired || !story.Session.EndedAt.Equal(created.ExpiresAt) {
 		t.Errorf("it is shown as %s, ended %s", story.Session.Status, story.Session.EndedAt)
@@ -65,13 +65,13 @@ func TestStory_Errors(t *testing.T) {
 	created := mustCreate(t, s, asks, newSession()).Session
 	key := merchantTag(asks.MerchantID) + "session:" + created.ID.String()
 	for name, id := range map[string]session.ID{"none": session.NewID(asks.MerchantID, false), "zero": {}, "the other mode": session.NewID(asks.MerchantID, true)} {
-		if story, err := s.Story(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+		if story, err := s.ReadStory(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %+v, %v", name, story, err)
 		}
 	}
 	for _, garbage := range []string{"", "late", "late x 0", "late 1 x", "applied 1 0", "late 1 0 EUR x"} {
 		must(t, c.HSet(t.Context(), key, "l:"+bank.Scope("card-1"), garbage).Err())
-		if story, err := s.Story(t.Context(), created.ID); err == nil {
+		if story, err := s.ReadStory(t.Context(), created.ID); err == nil {
 			t.Errorf("with a refused payment %q: %+v", garbage, story)
 		}
 	}
@@ -86,7 +86,7 @@ func TestPayments(t *testing.T) {
 		refused int
 	}{{of(7, paid("other amount")), 1}, {paid("card-1"), 1}, {paid("paid twice"), 2}} {
 		must(t, second(s.Settle(t.Context(), created.ID, test.payment)))
-		want, err := s.Story(t.Context(), created.ID)
+		want, err := s.ReadStory(t.Context(), created.ID)
 		must(t, err)
 		got, err := s.Payments(t.Context(), created.ID)
 		must(t, err)
