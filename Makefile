@@ -152,7 +152,7 @@ soak: ## Drive all roles for SOAK (default 30m), with two failovers; account for
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
 
 .PHONY: gitops
-gitops: ## Run the product with the real kustomize-controller of Flux; PAGE=yes updates the table of docs/gitops.md
+gitops: ## Run the product with the real kustomize-controller of Flux; PAGE=yes updates what it compares
 	@hack/install.sh redis
 	@assets=$(assets); flux=$$(hack/flux/build.sh); \
 	KUBEBUILDER_ASSETS=$$assets FLUX_ASSETS=$$flux go test -tags=gitops -count=1 -timeout 20m ./test/gitops -v $(ARGS) $(if $(PAGE),-page)

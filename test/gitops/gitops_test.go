@@ -64,14 +64,22 @@ func TestGitOps(t *testing.T) {
 			lines = append(lines, c.try(step{shared, t})...)
 		})
 	}
+	seen := newTable(lines)
+	t.Logf("\n%s", seen)
+	if !t.Failed() && tried == len(changes()) { // -run may have selected some
+		compareFile(t, seen, "test", "gitops", "testdata", "changes.txt")
+		notReady := slices.DeleteFunc(lines, func(l line) bool { return l.result.Ready })
+		compareFile(t, replaceTable(t, newTable(notReady)), "docs", "gitops.md")
+	}
+}
+
+func newTable(lines []line) string {
 	var table strings.Builder
+	table.WriteString(tableHead)
 	for _, l := range lines {
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", l.commit, l.kustomization(), l.sees)
 	}
-	t.Logf("\n%s%s", tableHead, &table)
-	if !t.Failed() && tried == len(changes()) { // -run may have selected some
-		comparePage(t, table.String())
-	}
+	return table.String()
 }
 
 // giveUpSoon has a commit that cannot become Ready given up after the least time that Flux waits, not after the minutes of the page.
@@ -177,27 +185,29 @@ func matches(want, output string) bool {
 	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(strings.Join(strings.Fields(output), " "))
 }
 
-// comparePage fails t if the table of the page is not that of this run, or replaces it.
-func comparePage(t *testing.T, table string) {
+// replaceTable returns the page with another table.
+func replaceTable(t *testing.T, table string) string {
 	t.Helper()
 	before, rest, found := strings.Cut(page(t), tableHead)
 	if !found {
 		t.Fatalf("docs/gitops.md has no table that begins with\n%s", tableHead)
 	}
-	length := 0
-	for line := range strings.Lines(rest) {
-		if !strings.HasPrefix(line, "|") {
-			break
-		}
-		length += len(line)
+	for strings.HasPrefix(rest, "|") {
+		_, rest, _ = strings.Cut(rest, "\n")
 	}
+	return before + table + rest
+}
+
+// compareFile fails t if the file does not have what was seen, or replaces it.
+func compareFile(t *testing.T, seen string, path ...string) {
+	t.Helper()
 	if *updatePage {
-		if err := os.WriteFile(repository.Path("docs", "gitops.md"), []byte(before+tableHead+table+rest[length:]), 0o600); err != nil {
+		if err := os.WriteFile(repository.Path(path...), []byte(seen), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(rest[:length], table); diff != "" {
-		t.Errorf("the table of docs/gitops.md is not what was seen (-page +seen); `make gitops PAGE=yes` updates it:\n%s", diff)
+	if diff := cmp.Diff(repository.Read(t, path...), seen); diff != "" {
+		t.Errorf("%s is not what was seen (-file +seen); `make gitops PAGE=yes` updates it:\n%s", filepath.Join(path...), diff)
 	}
 }

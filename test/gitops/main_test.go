@@ -29,8 +29,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
-// updatePage puts the table on the page.
-var updatePage = flag.Bool("page", false, "put the table of this run into docs/gitops.md")
+// updatePage puts the tables where they are compared.
+var updatePage = flag.Bool("page", false, "put the tables of this run into testdata/changes.txt and docs/gitops.md")
 
 // pipeline is a cluster with Flux. The roles start when Flux has applied their Deployments.
 type pipeline struct {
