@@ -40,7 +40,7 @@ func addOps(flags *pflag.FlagSet, options *ops.Options) {
 
 func addHistory(flags *pflag.FlagSet, age *time.Duration, entries *int64) {
 	flags.DurationVar(age, "history", *age, "time that events stay in a merchant's feed, GET /api/v1/events; the same for API, dispatcher and console")
-	flags.Int64Var(entries, "history-entries", *entries, "most events in the feed of a merchant, about 250 bytes of Redis each; the oldest are dropped")
+	flags.Int64Var(entries, "history-entries", *entries, "most events in the feed of a merchant, about 200 bytes of Redis each; the oldest are dropped")
 }
 
 func addRedisURL(flags *pflag.FlagSet, url *string) {

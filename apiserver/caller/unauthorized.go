@@ -48,7 +48,7 @@ type Reasons struct{ total *prometheus.CounterVec }
 func NewReasons(registerer prometheus.Registerer) *Reasons {
 	total := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_http_unauthorized_total",
-		Help: "Requests with response 401, by reason. Clients do not see the reason.",
+		Help: "Requests with response 401, by reason, without test keys. Clients do not see the reason.",
 	}, []string{"reason"})
 	for _, reason := range []string{
 		reasonMissing, directory.ReasonMalformed, directory.ReasonUnknown, directory.ReasonRotated, directory.ReasonExpired,

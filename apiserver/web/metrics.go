@@ -36,7 +36,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"method", "route", "status"}),
 		limited: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_http_rate_limited_total",
-			Help: "Requests with response 429, by limit: of the merchant, of the client address, or of the rotations of an ApiKey.",
+			Help: "Requests with response 429, by limit: of the merchant, of the client address, or of the rotations of an ApiKey. Without requests of test mode.",
 		}, []string{"limit"}),
 	}
 	for _, limit := range []string{MerchantLimit, AddressLimit, RotationLimit} {
