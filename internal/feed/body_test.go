@@ -269,7 +269,7 @@ func TestGuide_Body(t *testing.T) {
 	change.Charge = session.Charge{AmountCents: 1250, OrderRef: "1001"}
 	change.CreatedAt = time.UnixMilli(1795252500000)
 	change.ExpiresAt = change.CreatedAt.Add(15 * time.Minute)
-	change.EndedAt, change.Sequence, late.MerchantID = change.ExpiresAt, 2, "45tolpnyxhz4"
+	change.EndedAt, change.Sequence, late.MerchantID = change.ExpiresAt, 2, "qrstuvwxyz23"
 	if diff := cmp.Diff(string(encode(t, late)), example.String()); diff != "" {
 		t.Errorf("(-sent +guide):\n%s", diff)
 	}
