@@ -231,3 +231,21 @@ func TestDeadLetters_OldestAreDropped(t *testing.T) {
 		t.Errorf("%d are counted as dropped, want 2", n)
 	}
 }
+
+// Endpoints are watched for the health that live events show. An event of test mode that is sent again leaves none to be watched, which nobody
+// could end: its account is no merchant's id.
+func TestResend_TestModeWatchesNothing(t *testing.T) {
+	s := newFixture(t).inTestMode()
+	id := s.event(t)
+	must(t, s.redis.HSet(t.Context(), s.tag+"event:"+id, "b", "unreadable").Err())
+	if leases := s.leaseFor(t, time.Hour, 10); len(leases) != 0 { // it is a dead letter now
+		t.Fatalf("leased %+v", leases)
+	}
+	resent, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: []string{id}})
+	if err != nil || resent.Sent != 1 {
+		t.Fatalf("sent %+v again: %v", resent, err)
+	}
+	if watched := s.redis.ZRange(t.Context(), s.tag+"watched", 0, -1).Val(); len(watched) != 0 {
+		t.Errorf("watched: %v", watched)
+	}
+}

@@ -24,6 +24,8 @@ for i, id in ipairs({unpack(ARGV, 2)}) do
 end
 if sent > 0 then
   events.publish('-', account)
-  call('ZADD', watched_key, 'NX', now_ms, account) -- its dead letters are fewer
+  if not string.find(account, '.test', -5, true) then
+    call('ZADD', watched_key, 'NX', now_ms, account) -- its dead letters are fewer
+  end
 end
 return {'OK', sent, disabled}
