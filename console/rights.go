@@ -95,8 +95,8 @@ func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.M
 	reviews.SetLimit(parallelReviews)
 	for _, namespace := range inOrder {
 		reviews.Go(func() error {
-			all, err := sees(reviewing, namespace, "")
-			namespaces[namespace].Store(all)
+			granted, err := sees(reviewing, namespace, "")
+			namespaces[namespace].Store(granted)
 			return err
 		})
 	}
@@ -104,22 +104,22 @@ func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.M
 		return nil, false, err
 	}
 
-	single := make([]bool, len(all))
+	allowed := make([]bool, len(all))
 	asked := 0
 	reviews, reviewing = errgroup.WithContext(ctx)
 	reviews.SetLimit(parallelReviews)
 	for i := range all {
 		if namespaces[all[i].Namespace].Load() {
-			single[i] = true
+			allowed[i] = true
 			continue
 		}
-		asked++
-		if asked > maxSingleReviews {
+		if asked == maxSingleReviews {
 			unasked.Store(true)
-			break
+			continue // those of a namespace with the right may follow
 		}
+		asked++
 		reviews.Go(func() (err error) {
-			single[i], err = sees(reviewing, all[i].Namespace, all[i].Name)
+			allowed[i], err = sees(reviewing, all[i].Namespace, all[i].Name)
 			return err
 		})
 	}
@@ -127,7 +127,7 @@ func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.M
 		return nil, false, err
 	}
 	for i := range all {
-		if single[i] {
+		if allowed[i] {
 			seen = append(seen, all[i])
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
@@ -192,6 +193,21 @@ func TestRights_ReviewBudget(t *testing.T) {
 	}
 	if allowed, err := f.may(t.Context(), authz.NewSubject("oidc:bob", nil), "get", f.namespace, "acme"); allowed || err != nil {
 		t.Errorf("another person: %v, %v", allowed, err)
+	}
+}
+
+// Too many Merchants that need a review each do not hide those behind them in a namespace with the right on all.
+func TestRights_ManyElsewhere(t *testing.T) {
+	f := newFixture(t)
+	f.grant(user(alice), []string{"get"})
+	var all []*v1alpha1.Merchant
+	for i := range maxSingleReviews + 1 {
+		all = append(all, &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: fmt.Sprintf("shop-%d", i)}})
+	}
+	ours := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "acme"}}
+	seen, incomplete, err := f.visible(t.Context(), login.Person{User: "oidc:alice"}, append(all, ours))
+	if err != nil || !incomplete || len(seen) != 1 || seen[0] != ours {
+		t.Errorf("alice sees %v, incomplete: %v, %v; want acme, and that others were not checked", seen, incomplete, err)
 	}
 }
 
