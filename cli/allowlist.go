@@ -65,7 +65,7 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 			return err
 		}
 		if !found.Allowed || slices.Contains(found.RefusedKeys, keyName) {
-			return &notReadyError{}
+			return &negativeError{}
 		}
 		return nil
 	}

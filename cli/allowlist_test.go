@@ -13,7 +13,7 @@ func TestAllowlistTest(t *testing.T) {
 	n.Merchant("reporting", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist, m.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
 	})
-	run(t, n.Namespace, "allowlist test reporting 192.0.2.1").want(t, exitNotReady, "only because spec.ipAllowlistMode is Report")
+	run(t, n.Namespace, "allowlist test reporting 192.0.2.1").want(t, exitNegative, "only because spec.ipAllowlistMode is Report")
 	run(t, n.Namespace, "status").want(t, exitDone, "203.0.113.0/24 (report only)")
 	n.Merchant("fenced", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48", "198.51.100.7"}
@@ -22,14 +22,14 @@ func TestAllowlistTest(t *testing.T) {
 		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitDone, "is allowed by "+entry)
 	}
 	for _, address := range []string{"203.0.114.7", "2001:db9::1", "198.51.100.8"} {
-		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitNotReady, address+" is not on the allowlist")
+		run(t, n.Namespace, "allowlist test fenced "+address).want(t, exitNegative, address+" is not on the allowlist")
 	}
 	n.ApiKey("fenced-till", "fenced", func(k *v1alpha1.ApiKey) { k.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
 	n.ApiKey("fenced-other", "fenced")
 	run(t, n.Namespace, "allowlist test fenced 203.0.113.7 --key fenced-till").want(t, exitDone, "is allowed by 203.0.113.0/24")
 	run(t, n.Namespace, "allowlist test fenced 203.0.113.8 --key fenced-other").want(t, exitDone, "is allowed by 203.0.113.0/24", "203.0.113.8 is not on the allowlist of ApiKey fenced-till")
 	run(t, n.Namespace, "allowlist test fenced 203.0.113.8").want(t, exitDone, "not on the allowlist of ApiKey fenced-till")
-	run(t, n.Namespace, "allowlist test fenced 203.0.113.8 --key fenced-till").want(t, exitNotReady, "not on the allowlist of ApiKey fenced-till")
+	run(t, n.Namespace, "allowlist test fenced 203.0.113.8 --key fenced-till").want(t, exitNegative, "not on the allowlist of ApiKey fenced-till")
 	run(t, n.Namespace, "allowlist test open 192.0.2.1 --key fenced-till").want(t, exitUsage, "open has no ApiKey fenced-till")
 	run(t, n.Namespace, "allowlist test open 192.0.2.1").want(t, exitDone, "allowlist is empty")
 	var found addressTest

@@ -175,7 +175,7 @@ type progress struct {
 	stalled bool
 }
 
-// await reads an object until it is ready, and prints each change of what it waits for. A timeout is a notReadyError, and so is an
+// await reads an object until it is ready, and prints each change of what it waits for. A timeout is a negativeError, and so is an
 // object that waits for a person; with 0 it does not wait.
 func (p *plugin) await(ctx context.Context, kube *cluster, timeout time.Duration, object client.Object, look func() progress) error {
 	if timeout == 0 {
@@ -196,10 +196,10 @@ func (p *plugin) await(ctx context.Context, kube *cluster, timeout time.Duration
 		return seen.done || stalled, nil
 	})
 	if stalled && err == nil {
-		return &notReadyError{fmt.Sprintf("%s is not ready: %s", object.GetName(), reported)}
+		return &negativeError{fmt.Sprintf("%s is not ready: %s", object.GetName(), reported)}
 	}
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return &notReadyError{fmt.Sprintf("%s is not ready after %s: %s", object.GetName(), timeout, reported)}
+		return &negativeError{fmt.Sprintf("%s is not ready after %s: %s", object.GetName(), timeout, reported)}
 	}
 	return err
 }

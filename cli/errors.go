@@ -15,7 +15,7 @@ const (
 	exitDone     = 0
 	exitError    = 1
 	exitUsage    = 2
-	exitNotReady = 3
+	exitNegative = 3
 	exitEnds     = 4
 )
 
@@ -45,11 +45,11 @@ func (e *hintError) Error() string { return e.cause.Error() }
 
 func (e *hintError) Unwrap() error { return e.cause }
 
-// notReadyError means that the command did its work, and the answer is no: not ready, or refused. What it found is printed already
+// negativeError means that the command did its work, and the answer is no: not ready, or refused. What it found is printed already
 // if the message is empty.
-type notReadyError struct{ message string }
+type negativeError struct{ message string }
 
-func (e *notReadyError) Error() string { return e.message }
+func (e *negativeError) Error() string { return e.message }
 
 // endsError means that a plan ends or refuses something, or may. The plan is printed already.
 type endsError struct{}
@@ -58,11 +58,11 @@ func (*endsError) Error() string { return "something ends or is refused, or may 
 
 // printError prints an error for people, and returns the exit code.
 func printError(to io.Writer, err error) int {
-	if notReady, ok := errors.AsType[*notReadyError](err); ok {
-		if notReady.message != "" {
-			fmt.Fprintln(to, notReady.message)
+	if negative, ok := errors.AsType[*negativeError](err); ok {
+		if negative.message != "" {
+			fmt.Fprintln(to, negative.message)
 		}
-		return exitNotReady
+		return exitNegative
 	}
 	if _, ok := errors.AsType[*endsError](err); ok {
 		return exitEnds

@@ -59,7 +59,7 @@ func (p *plugin) explainCommand() *cobra.Command {
 			return err
 		}
 		if !e.Accepted {
-			return &notReadyError{}
+			return &negativeError{}
 		}
 		return nil
 	}

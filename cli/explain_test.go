@@ -179,7 +179,7 @@ func TestExplain401_AgreesWithTheAPI(t *testing.T) {
 // agree compares the explanation with what the API has logged.
 func (p *publisher) agree(presented, from string, status int, reason string, words ...string) {
 	p.t.Helper()
-	code := exitNotReady
+	code := exitNegative
 	if status == http.StatusOK {
 		code = exitDone
 	}

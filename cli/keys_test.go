@@ -165,7 +165,7 @@ func TestKeys(t *testing.T) {
 	eventuallyMe(t, n, last, http.StatusOK)
 	run(t, n.Namespace, "keys disable till").want(t, exitDone, "apikey.merchant-operator.io/till disabled")
 	eventuallyMe(t, n, last, http.StatusUnauthorized)
-	run(t, n.Namespace, "status acme").want(t, exitNotReady, "Disabled", "keys enable ")
+	run(t, n.Namespace, "status acme").want(t, exitNegative, "Disabled", "keys enable ")
 	run(t, n.Namespace, "keys enable till").want(t, exitDone, "enabled")
 	eventuallyMe(t, n, last, http.StatusOK)
 
@@ -234,7 +234,7 @@ func TestReveal_NoSecret(t *testing.T) {
 func TestIssue_Timeout(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
-	run(t, n.Namespace, "keys issue till --merchant acme --timeout 1ns").want(t, exitNotReady, "till is not ready after 1ns")
+	run(t, n.Namespace, "keys issue till --merchant acme --timeout 1ns").want(t, exitNegative, "till is not ready after 1ns")
 }
 
 // What cannot work is not written.
@@ -269,7 +269,7 @@ func TestKeys_SecretConflict(t *testing.T) {
 	kubeconfig := user(t, name)
 	grant(t, name, n.Namespace, documented(t)["merchant-manager"]...)
 	issued := runAs(t, kubeconfig, n.Namespace, "", "keys", "issue", "till", "--merchant", "acme", "--timeout", fixture.Patience.String()).
-		want(t, exitNotReady, "till is not ready: SecretConflict", "choose another spec.delivery.secretName")
+		want(t, exitNegative, "till is not ready: SecretConflict", "choose another spec.delivery.secretName")
 	if strings.Contains(issued.problems, "after "+fixture.Patience.String()) {
 		t.Errorf("it waited for a person: %s", issued.problems)
 	}
@@ -334,7 +334,7 @@ func TestRotate_MerchantSuspended(t *testing.T) {
 	merchant := n.Merchant("acme")
 	key, _ := n.ApiKey("till", "acme")
 	n.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantSuspended })
-	run(t, n.Namespace, "keys rotate till").want(t, exitNotReady, "till is not ready: MerchantSuspended", "until spec.state of the Merchant is Active")
+	run(t, n.Namespace, "keys rotate till").want(t, exitNegative, "till is not ready: MerchantSuspended", "until spec.state of the Merchant is Active")
 	if rotated := n.apiKey("till"); rotated.Status.KeyGeneration != key.Status.KeyGeneration+1 {
 		t.Errorf("generation %d after %d", rotated.Status.KeyGeneration, key.Status.KeyGeneration)
 	}

@@ -352,7 +352,7 @@ func TestPlan_DigestOfAnother(t *testing.T) {
 		t.Error("the plan prints a digest")
 	}
 	g.sync()
-	run(t, g.Namespace, "status acme").want(t, exitNotReady, "KeyDigestClaimed")
+	run(t, g.Namespace, "status acme").want(t, exitNegative, "KeyDigestClaimed")
 }
 
 // A prune deletes what the tool manages, and not what a person made, or what an annotation keeps.

@@ -53,7 +53,7 @@ var rights = []struct {
 	{command: "keys enable till", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "enabled"},
 	{command: "keys reveal till", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "mk_live_"},
 	{command: "explain-401 --key-stdin --from 203.0.113.7", input: "till", roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, prints: "ACCEPTED"},
-	{command: "explain-401 --key-stdin --from 203.0.113.7", input: strings.Repeat("n", 40), roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, code: exitNotReady, prints: "REFUSED (unknown)"},
+	{command: "explain-401 --key-stdin --from 203.0.113.7", input: strings.Repeat("n", 40), roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, code: exitNegative, prints: "REFUSED (unknown)"},
 	{command: "allowlist test acme 203.0.113.7", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "is allowed"},
 	{command: "plan -f -", input: "kind: Merchant\napiVersion: merchant-operator.io/v1alpha1\nmetadata: {name: acme}\nspec: {displayName: Acme acme}", roles: map[string][]string{ofMerchants: {"merchant-planner"}}, prints: "1 unchanged"},
 	{command: "webhooks status", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "No webhooks"},

@@ -190,7 +190,7 @@ func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, o
 		return err
 	}
 	if !s.Ready.Status || s.State != v1alpha1.MerchantActive || s.working() == 0 {
-		return &notReadyError{}
+		return &negativeError{}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func TestStatus_Merchant(t *testing.T) {
 		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"}
 		m.Spec.Webhook = &v1alpha1.Webhook{URL: "https://shop.example/hooks"}
 	})
-	run(t, n.Namespace, "status acme").want(t, exitNotReady, "keys issue acme-1 --merchant acme -n "+n.Namespace)
+	run(t, n.Namespace, "status acme").want(t, exitNegative, "keys issue acme-1 --merchant acme -n "+n.Namespace)
 	key, plaintext := n.ApiKey("till", "acme")
 	n.Merchant("other")
 	n.ApiKey("others-till", "other")
@@ -52,7 +52,7 @@ func TestStatus_Merchant(t *testing.T) {
 	n.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantSuspended })
 	n.Eventually("the status says so", func() bool {
 		got := run(t, n.Namespace, "status acme")
-		return got.code == exitNotReady && strings.Contains(got.out, "MerchantSuspended") && strings.Contains(got.out, "Every request gets 403")
+		return got.code == exitNegative && strings.Contains(got.out, "MerchantSuspended") && strings.Contains(got.out, "Every request gets 403")
 	})
 }
 

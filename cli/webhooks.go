@@ -69,7 +69,7 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 			return err
 		}
 		if slices.ContainsFunc(webhooks, func(w merchantWebhook) bool { return w.Webhook.Healthy != nil && !w.Webhook.Healthy.Status }) {
-			return &notReadyError{}
+			return &negativeError{}
 		}
 		return nil
 	}

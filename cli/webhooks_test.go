@@ -56,7 +56,7 @@ func TestWebhooks(t *testing.T) {
 	endedSession(t, key)
 	n.Eventually("the webhook is disabled", func() bool {
 		got := run(t, n.Namespace, "webhooks status acme")
-		return got.code == exitNotReady && strings.Contains(got.out, "EndpointGone")
+		return got.code == exitNegative && strings.Contains(got.out, "EndpointGone")
 	})
 	n.Eventually("the merchant's status says so", func() bool {
 		return strings.Contains(run(t, n.Namespace, "status acme").out, "webhooks dead-letters --merchant "+n.Namespace+"/acme")
