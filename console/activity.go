@@ -89,36 +89,13 @@ func lastTime(event *eventsv1.Event) time.Time {
 	return event.CreationTimestamp.Time
 }
 
-// activityReasons are those of the service's own Events with words. What is not here is of use to the platform team only.
-var activityReasons = []string{
-	"Rotated",
-	"KeyLost",
-	"ExpiringSoon",
-	"RotatingSoon",
-	"Expired",
-	"Disabled",
-	"MerchantSuspended",
-	"MerchantClosed",
-	"EndpointGone",
-	"EndpointDisabled",
-	"Healthy",
-	"EndpointChanged",
-	"SigningSecretLost",
-}
-
-// webhookReasons are why a webhook fails. The page says more of it under Webhook.
-var webhookReasons = []string{
-	"AddressRefused", "URLRefused", "TLSFailed", "Redirected", "Rejected", "RetryLater", "ServerError", "InvalidAnswer", "NoAnswer", "Timeout",
-	"NameNotResolved", "ConnectionFailed", "DeliveryFailed",
-}
-
-// activityText is what an Event is to a shop owner; empty: nothing.
+// activityText is what an Event is to a shop owner; empty: nothing, it is of use to the platform team only.
 func activityText(w words, e *eventsv1.Event) string {
-	key := "activity." + e.Reason
+	key := "event." + e.Reason
 	switch {
-	case e.Type == corev1.EventTypeWarning && slices.Contains(webhookReasons, e.Reason):
+	case e.Type == corev1.EventTypeWarning && w.known("failure."+e.Reason): // the page says more of it under Webhook
 		return w.text("activity.refused")
-	case !slices.Contains(activityReasons, e.Reason) && !slices.Contains(actions(), e.Reason):
+	case !w.known(key):
 		return ""
 	case e.ReportingController != fieldOwner:
 		return w.text(key)

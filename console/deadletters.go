@@ -31,26 +31,6 @@ type deadLetter struct {
 	Why      string
 }
 
-// reasons are those of dead letters and attempts, with words of their own.
-var reasons = []string{
-	"status_4xx",
-	"status_5xx",
-	"status_other",
-	"redirect",
-	"gone",
-	"endpoint_disabled",
-	"timeout",
-	"no_answer",
-	"dns",
-	"connect",
-	"tls",
-	"refused_address",
-	"refused_scheme",
-	"bad_url",
-	"encode_error",
-	"decode_error",
-}
-
 func newDeadLetter(w words, letter outbox.DeadLetter) deadLetter {
 	d := deadLetter{
 		ID: letter.Event.ID, Kind: letter.Event.Kind, FailedAt: letter.FailedAt, Attempts: letter.Attempts,
@@ -64,7 +44,7 @@ func newDeadLetter(w words, letter outbox.DeadLetter) deadLetter {
 
 // reasonText says why an event was not delivered.
 func reasonText(w words, reason, answer string) string {
-	if !slices.Contains(reasons, reason) {
+	if !w.known("reason." + reason) {
 		return w.text("reason.other", reason)
 	}
 	return w.text("reason."+reason, answer)

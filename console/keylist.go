@@ -19,7 +19,7 @@ type keyRow struct {
 	v1alpha1.ApiKey
 
 	Manager gitops.Manager
-	// Problem is the reason why the key does not work, a key of problem.* of the words; empty: it works.
+	// Problem is why the key does not work, a reason with words (problem.*); empty: it works.
 	Problem string
 	// Lost: the key was lost and replaced, so nobody has the new one. Expiring: it expires soon.
 	Lost, Expiring bool
@@ -48,7 +48,7 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]
 		}
 		for i := range page.Items {
 			if page.Items[i].Spec.MerchantRef.Name == merchant.Name {
-				keys = append(keys, newKeyRow(page.Items[i], c.now()))
+				keys = append(keys, newKeyRow(c.words, page.Items[i], c.now()))
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
@@ -60,19 +60,18 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]
 }
 
 // newKeyRow keeps no more of the metadata than a page shows.
-func newKeyRow(key v1alpha1.ApiKey, now time.Time) keyRow {
+func newKeyRow(w words, key v1alpha1.ApiKey, now time.Time) keyRow {
 	row := keyRow{ApiKey: key, Manager: gitops.FindManager(&key)}
-	ready := meta.FindStatusCondition(key.Status.Conditions, "Ready")
+	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
 	switch {
 	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		row.Problem = "Disabled"
+		row.Problem = v1alpha1.ReasonDisabled
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
 		row.Problem = notReady
+	case ready.Status == metav1.ConditionFalse && w.known("problem."+ready.Reason):
+		row.Problem = ready.Reason
 	case ready.Status == metav1.ConditionFalse:
 		row.Problem = notReady
-		if slices.Contains(problems, ready.Reason) {
-			row.Problem = ready.Reason
-		}
 	}
 	row.Lost = meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.KeyLostCondition)
 	row.Expiring = key.Spec.ExpiresAt != nil && meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ExpiringSoonCondition)
@@ -107,14 +106,8 @@ func newOldKeyUse(status v1alpha1.ApiKeyStatus) oldKeyUse {
 	return use
 }
 
-// notReady is the problem of a key without a reason that concerns a shop owner.
+// notReady is the problem of a key whose condition Ready has no reason that concerns a shop owner.
 const notReady = "NotReady"
-
-// problems are the reasons of an ApiKey's condition Ready with words of their own.
-var problems = []string{
-	"Disabled", "Expired", "MerchantSuspended", "MerchantClosed", "MerchantNotFound", "SecretConflict", "KeyDigestUsed", "KeyDigestClaimed",
-	"TooManyKeyDigests", "RotationDeferred",
-}
 
 // apiKey returns an ApiKey of the Merchant. errNotFound: there is none.
 func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {

@@ -87,10 +87,10 @@ func TestNewKeyRow_OldKeyUse(t *testing.T) {
 		if status != "" {
 			key.Status.Conditions = []metav1.Condition{{Type: v1alpha1.OldKeyInUseCondition, Status: status}}
 		}
-		if diff := cmp.Diff(want, newKeyRow(key, now).OldKeyUse); diff != "" {
+		if diff := cmp.Diff(want, newKeyRow(english(t), key, now).OldKeyUse); diff != "" {
 			t.Errorf("status %q (-want +got):\n%s", status, diff)
 		}
-		if row := newKeyRow(key, now.Add(2*time.Hour)); row.Overlap != nil || row.OldKeyUse != (oldKeyUse{}) {
+		if row := newKeyRow(english(t), key, now.Add(2*time.Hour)); row.Overlap != nil || row.OldKeyUse != (oldKeyUse{}) {
 			t.Errorf("after the overlap: %+v", row.OldKeyUse)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -281,7 +280,7 @@ func (f *fixture) apiKey(m *v1alpha1.Merchant, name string) *v1alpha1.ApiKey {
 func (f *fixture) event(uid types.UID, kind, name, reason, note string) {
 	f.t.Helper()
 	severity := corev1.EventTypeNormal
-	if slices.Contains(webhookReasons, reason) {
+	if f.words.known("failure." + reason) {
 		severity = corev1.EventTypeWarning
 	}
 	f.create(&eventsv1.Event{

@@ -68,11 +68,11 @@ func newWebhookHealth(clock clock, state outbox.EndpointState) (webhookHealth, e
 
 // failureWords say why an attempt failed.
 func failureWords(w words, failure outbox.AttemptFailure) template.HTML {
-	reason := failure.Reason
-	if !slices.Contains(webhookReasons, reason) {
-		reason = "DeliveryFailed"
+	key := "failure." + failure.Reason
+	if !w.known(key) {
+		key = "failure.DeliveryFailed"
 	}
-	return w.html("failure."+reason, failure.Answer)
+	return w.html(key, failure.Answer)
 }
 
 func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {

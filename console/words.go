@@ -36,6 +36,13 @@ func loadWords(tag language.Tag) (words, error) {
 	return w, nil
 }
 
+// known reports whether there are words for a key. What people read of a reason that others choose depends on that: an unknown one may be a
+// newer version's, or anything that a tenant has written into a status.
+func (w words) known(key string) bool {
+	_, known := w.texts[key]
+	return known
+}
+
 // text returns plain text. A key without words is its own text; a test finds it.
 func (w words) text(key string, values ...any) string {
 	return w.fill(key, fmt.Sprint, values)

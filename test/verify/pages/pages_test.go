@@ -3,9 +3,11 @@
 package pages
 
 import (
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -185,24 +187,21 @@ func anchors(page string) []string {
 
 var (
 	conditionName = regexp.MustCompile(`^[A-Z][A-Za-z]*Condition$`)
-	reasonName    = regexp.MustCompile(`^[rR]eason[A-Z][A-Za-z]*$`)
+	reasonName    = regexp.MustCompile(`^[rR]eason[A-Z][A-Za-z0-9]*$`)
 	camelCase     = regexp.MustCompile(`^[A-Z][A-Za-z]+$`) // other reasons are labels of metrics
 	firstCells    = regexp.MustCompile(`(?m)^\| (.+) \|$`)
 )
 
-// The operator and the dispatcher name every condition, reason and event in a constant.
+// roles are the folders whose constants name every condition, reason and event.
+var roles = []string{"controllers/", "dispatcher/", "api/v1alpha1/"}
+
+// The page explains every condition, reason and event, and no other.
 func TestConditions_Documented(t *testing.T) {
 	const page = "docs/reference/conditions.md"
 	inCode := map[string]bool{"Reconciling": true, "Stalled": true}
-	for _, path := range files(t, "*.go") {
-		role := strings.HasPrefix(path, "controllers/") || strings.HasPrefix(path, "dispatcher/") || strings.HasPrefix(path, "api/v1alpha1/")
-		if !role || strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		for name, value := range constants(t, path) {
-			if (conditionName.MatchString(name) || reasonName.MatchString(name)) && camelCase.MatchString(value) {
-				inCode[value] = true
-			}
+	for _, value := range slices.Concat(constantsBelow(t, reasonName, roles...), constantsBelow(t, conditionName, roles...)) {
+		if camelCase.MatchString(value) {
+			inCode[value] = true
 		}
 	}
 	if len(inCode) < 30 {
@@ -237,6 +236,85 @@ func unknown(text string, inCode map[string]bool) []string {
 		}
 	}
 	return out
+}
+
+// platformReasons are of use to the platform team only, so the console has no words for them.
+var platformReasons = []string{
+	"Published", "NotIssued", "NewerVersion", "Failed", "PlatformMaximum", "ExpiresAt", "Schedule", "RecordRestored", "TriggerIgnored",
+	"Delivered", "NotDelivered", "RotatedOverHTTP", "RetentionEnded", "StaleDeliveryRemoved", "DeliveryMoved", "DeliveryEnded", "DeliveryRemoved",
+	"KeyReplaced", "KeyNotReplaced", "OldKeyUsed", "OverlapEndsSoon", "OldKeyUnused", "NoOldKey", "UsesUnknown", "RotationPending",
+	"SigningSecretIssued", "SigningSecretRotated", "SigningSecretDelivered", "WebhookRemoved", "Retrying",
+}
+
+// The console has words for each reason of a condition or Event that concerns a shop owner, and for no other.
+func TestConsoleWords_Conditions(t *testing.T) {
+	worded := slices.Concat(consoleWords(t, "problem."), consoleWords(t, "event."), consoleWords(t, "failure."))
+	for _, reason := range constantsBelow(t, reasonName, roles...) {
+		if camelCase.MatchString(reason) && slices.Contains(worded, reason) == slices.Contains(platformReasons, reason) {
+			t.Errorf("%s needs words in the console, or a place in platformReasons", reason)
+		}
+	}
+	inCode := slices.Concat([]string{"NotReady"}, constantsBelow(t, reasonName, roles...), constantsBelow(t, conditionName, roles...),
+		constantsBelow(t, regexp.MustCompile(`^action[A-Z]`), "console/"))
+	for _, reason := range slices.Concat(worded, platformReasons) {
+		if !slices.Contains(inCode, reason) {
+			t.Errorf("%s is no reason of the code", reason)
+		}
+	}
+}
+
+// A dead letter's reason is in a constant of the dispatcher or the outbox. The console and docs/webhooks.md explain each.
+func TestConsoleWords_DeadLetters(t *testing.T) {
+	reasons := slices.DeleteFunc(constantsBelow(t, reasonName, "dispatcher/", "internal/outbox/"), func(reason string) bool {
+		// Without a secret to sign with, and after an attempt that was interrupted, events wait.
+		return camelCase.MatchString(reason) || slices.Contains([]string{"delivered", "interrupted", "unsigned"}, reason)
+	})
+	_, table, _ := strings.Cut(repository.Read(t, "docs/webhooks.md"), "| Reason in a dead letter | Meaning |\n|---|---|\n")
+	var documented []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \| .* \|$`).FindAllStringSubmatch(table, -1) {
+		for _, name := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(row[1], -1) {
+			documented = append(documented, name[1])
+		}
+	}
+	slices.Sort(documented)
+	if diff := cmp.Diff(reasons, documented); diff != "" {
+		t.Errorf("docs/webhooks.md (-code +page):\n%s", diff)
+	}
+	if diff := cmp.Diff(reasons, slices.DeleteFunc(consoleWords(t, "reason."), func(reason string) bool { return reason == "other" })); diff != "" {
+		t.Errorf("the console (-code +words):\n%s", diff)
+	}
+}
+
+// consoleWords returns the keys of the console's words that have the prefix, without it, in order.
+func consoleWords(t *testing.T, prefix string) (found []string) {
+	t.Helper()
+	var words map[string]string
+	if err := json.Unmarshal([]byte(repository.Read(t, "console/words/en.json")), &words); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(words)) {
+		if rest, ok := strings.CutPrefix(key, prefix); ok {
+			found = append(found, rest)
+		}
+	}
+	return found
+}
+
+// constantsBelow returns the values of the constants in folders whose names match, in order.
+func constantsBelow(t *testing.T, name *regexp.Regexp, folders ...string) (found []string) {
+	t.Helper()
+	for _, path := range files(t, "*.go") {
+		if strings.HasSuffix(path, "_test.go") || !slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(path, folder) }) {
+			continue
+		}
+		for constant, value := range constants(t, path) {
+			if name.MatchString(constant) {
+				found = append(found, value)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // constants returns the constants of a Go file that are strings.
