@@ -94,11 +94,8 @@ func (c *console) change(w http.ResponseWriter, r *http.Request, viewer login.Pe
 	return true, nil
 }
 
-// patch changes a Merchant that still has this generation. Only its spec counts: another writer of its status is no conflict. It leaves the
-// request time to find out whether a change without an answer was made.
+// patch changes a Merchant that still has this generation. Only its spec counts: another writer of its status is no conflict.
 func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change func(*v1alpha1.Merchant)) (*v1alpha1.Merchant, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
-	defer cancel()
 	latest := seen
 	for {
 		changed := latest.DeepCopy()

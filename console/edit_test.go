@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,11 +20,14 @@ type beforePatch struct {
 
 	do      func()
 	patches int
+	left    time.Duration // of the first one's context
 }
 
 // Patch counts the calls.
 func (b *beforePatch) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	if b.patches++; b.patches == 1 {
+		deadline, _ := ctx.Deadline()
+		b.left = time.Until(deadline)
 		b.do()
 	}
 	return b.Client.Patch(ctx, object, patch, options...)
@@ -67,6 +71,26 @@ func TestEdit_ChangedMeanwhile(t *testing.T) {
 		}
 		if test.status == http.StatusOK && writer.patches != 2 {
 			t.Errorf("%d patches, want a conflict and another try", writer.patches)
+		}
+	}
+}
+
+// A change may take as long as a request: a slow API server is no reason to tell people that it is unavailable.
+func TestEdit_SlowKubernetes(t *testing.T) {
+	f := newFixture(t)
+	f.apiKey(f.merchant("acme"), "till-1")
+	f.grant(user(alice), []string{"get", "editallowlist", "issuekeys"})
+	browser := f.signedIn(alice)
+	for path, form := range map[string]url.Values{
+		"/allowlist":           {"generation": {"1"}, "allowlist": {"127.0.0.1"}},
+		"/keys/till-1/disable": {"name": {"till-1"}},
+	} {
+		writer := &beforePatch{Client: f.kube, do: func() {}}
+		f.kube = writer
+		page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme"+path, form)
+		f.kube = writer.Client
+		if page.Status != http.StatusOK || writer.left <= 2*kubernetesTimeout {
+			t.Errorf("%s: %d, after a patch with %s left", path, page.Status, writer.left)
 		}
 	}
 }

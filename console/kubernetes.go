@@ -127,7 +127,8 @@ func mayBeDone(err error) bool {
 	return errors.Is(err, errKubernetes) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
 }
 
-// kubernetesTimeout limits a read or change of one object. client-go would try for ten seconds, or as long as the request may take.
+// kubernetesTimeout limits a read of one object, and a change after which there is more to do: client-go would try for ten seconds, or as long
+// as the request may take. Any other change has the request's time.
 const kubernetesTimeout = 4 * time.Second
 
 // get reads an object that a request names. What cannot be a name is errNotFound, and no part of a path of the Kubernetes API.

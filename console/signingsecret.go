@@ -68,7 +68,10 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *http.Request, view
 	if _, err := c.issuer.signingSecret(r.Context(), form.Merchant, unused, viewer.User); !errors.Is(err, errNotPublished) {
 		return errors.Join(errSecretUnavailable, err)
 	}
-	changed, err := c.change(w, r, viewer, action, form, func(merchant *v1alpha1.Merchant) {
+	// The rest of the request's time is to find out whether a change without an answer was made.
+	changing, cancel := context.WithTimeout(r.Context(), kubernetesTimeout)
+	defer cancel()
+	changed, err := c.change(w, r.WithContext(changing), viewer, action, form, func(merchant *v1alpha1.Merchant) {
 		change(merchant)
 		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
 	})
