@@ -31,7 +31,7 @@ for i, account in ipairs(accounts) do
   local share = math.max(1, math.min(math.floor(left / (#accounts - i + 1)), room[account] or each))
   local waiting = call('ZRANGEBYLEX', queue_key, '[' .. account .. ':', '(' .. account .. format(':%013d', now_ms + 1), 'LIMIT', 0, share)
   left, more = left - #waiting, more or #waiting == share
-  if #waiting > 0 and not string.find(account, '.test', -5, true) then
+  if #waiting > 0 and not events.is_test(account) then
     local state = redis.pcall('HMGET', endpoint_prefix .. account, ENDPOINT_FIELDS)
     endpoints[#endpoints + 1] = {account, state.err and {} or state}
   end

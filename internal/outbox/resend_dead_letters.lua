@@ -24,7 +24,7 @@ for i, id in ipairs({unpack(ARGV, 2)}) do
 end
 if sent > 0 then
   events.publish('-', account)
-  if not string.find(account, '.test', -5, true) then
+  if not events.is_test(account) then
     call('ZADD', watched_key, 'NX', now_ms, account) -- its dead letters are fewer
   end
 end

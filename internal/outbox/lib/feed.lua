@@ -15,7 +15,7 @@ local function append_to_feed(feed_key, history, event, session_id, account, cha
   end
   if micros % 16 == 0 then -- often enough for a bound
     local most = string.match(history, '%d+$')
-    if string.find(account, '.test', -5, true) then
+    if events.is_test(account) then
       most = math.min(most, TEST_ENTRIES)
     end
     redis.pcall('XTRIM', feed_key, 'MAXLEN', '~', most)

@@ -7,6 +7,11 @@
 
 local events = {}
 
+-- Whether an account is one of test mode.
+function events.is_test(account)
+  return string.find(account, '.test', -5, true)
+end
+
 -- The first event of an account in the queue, other than this one.
 function events.first(account, other_than)
   local two = call('ZRANGEBYLEX', queue_key, '[' .. account .. ':', '(' .. account .. ';', 'LIMIT', 0, 2)
