@@ -5,12 +5,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
@@ -27,14 +25,14 @@ type allowlistCheck struct {
 	RefusedKeys   []string
 }
 
-func (c *console) checkAllowlist(r *http.Request, merchant *v1alpha1.Merchant, keys []keyRow) (allowlistCheck, error) {
+func (c *console) checkAllowlist(r *request, keys []keyRow) (allowlistCheck, error) {
 	check := allowlistCheck{
-		Asked: strings.Trim(r.URL.Query().Get("address"), " \t"), ReportOnly: merchant.Spec.IPAllowlistMode == v1alpha1.IPAllowlistReport,
+		Asked: strings.Trim(r.URL.Query().Get("address"), " \t"), ReportOnly: r.Merchant.Spec.IPAllowlistMode == v1alpha1.IPAllowlistReport,
 	}
-	for _, entry := range merchant.Spec.IPAllowlist {
+	for _, entry := range r.Merchant.Spec.IPAllowlist {
 		check.Entries = append(check.Entries, string(entry))
 	}
-	list, err := allowlist.Parse(merchant.Spec.IPAllowlist)
+	list, err := allowlist.Parse(r.Merchant.Spec.IPAllowlist)
 	if err != nil {
 		return check, fmt.Errorf("read the allowlist: %w", err)
 	}
@@ -85,17 +83,19 @@ func (k keyRows) Name(id string) string {
 	return id
 }
 
-func (c *console) allowlistForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+func newAllowlistForm(r *request) editForm { return newEditForm(r, "allowlist", actionEditAllowlist) }
+
+func (c *console) allowlistForm(w http.ResponseWriter, r *request) error {
 	var lines []string
-	for _, entry := range merchant.Spec.IPAllowlist {
+	for _, entry := range r.Merchant.Spec.IPAllowlist {
 		lines = append(lines, string(entry))
 	}
-	form := editForm{page: "allowlist", Merchant: merchant, Generation: merchant.Generation}
-	if added := r.URL.Query().Get("add"); refused(merchant, added) && !slices.Contains(lines, added) {
+	form := newAllowlistForm(r)
+	if added := r.URL.Query().Get("add"); refused(r.Merchant, added) && !slices.Contains(lines, added) {
 		lines, form.Added = append(lines, added), added
 	}
 	form.Allowlist = strings.Join(lines, "\n")
-	return c.renderEditForm(w, http.StatusOK, viewer, form)
+	return c.renderEditForm(w, r, http.StatusOK, form)
 }
 
 // refused reports whether the status has the block: a link from elsewhere adds nothing else to the form.
@@ -104,9 +104,9 @@ func refused(merchant *v1alpha1.Merchant, block string) bool {
 		slices.ContainsFunc(merchant.Status.Allowlist.Refused, func(r v1alpha1.RefusedBlock) bool { return r.Block == block && r.KeyID == "" })
 }
 
-func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	form := editForm{page: "allowlist", Merchant: merchant, Allowlist: r.PostFormValue("allowlist")}
-	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+func (c *console) editAllowlist(w http.ResponseWriter, r *request) error {
+	form := newAllowlistForm(r)
+	form.Allowlist = r.PostFormValue("allowlist")
 	var entries []v1alpha1.IPBlock
 	for entry := range strings.FieldsSeq(strings.ReplaceAll(form.Allowlist, ",", " ")) {
 		if block := v1alpha1.IPBlock(entry); !slices.Contains(entries, block) {
@@ -115,14 +115,14 @@ func (c *console) editAllowlist(w http.ResponseWriter, r *http.Request, viewer l
 	}
 	if problem := c.wrongEntry(entries); problem != "" {
 		form.Error = problem
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
+		return c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
 	}
-	enforced := merchant.Spec.IPAllowlistMode != v1alpha1.IPAllowlistReport
-	if own := c.shutsOut(r, entries); own != "" && enforced && r.PostFormValue("confirmed") == "" {
+	enforced := r.Merchant.Spec.IPAllowlistMode != v1alpha1.IPAllowlistReport
+	if own := c.shutsOut(r.Request, entries); own != "" && enforced && r.PostFormValue("confirmed") == "" {
 		form.ShutOut = own
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
+		return c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
 	}
-	return c.edit(w, r, viewer, "allowlist", actionEditAllowlist, form, func(changed *v1alpha1.Merchant) {
+	return c.edit(w, r, form, func(changed *v1alpha1.Merchant) {
 		changed.Spec.IPAllowlist = entries
 	})
 }

@@ -117,10 +117,10 @@ func FuzzAllowlist(f *testing.F) {
 		for entry := range strings.FieldsSeq(entries) {
 			merchant.Spec.IPAllowlist = append(merchant.Spec.IPAllowlist, v1alpha1.IPBlock(entry))
 		}
-		request := httptest.NewRequest(http.MethodGet, "/?address="+url.QueryEscape(address), http.NoBody)
-		request.RemoteAddr = "192.0.2.1:1"
-		request.Header["X-Forwarded-For"] = []string{address}
-		check, err := c.checkAllowlist(request, merchant, nil)
+		sent := httptest.NewRequest(http.MethodGet, "/?address="+url.QueryEscape(address), http.NoBody)
+		sent.RemoteAddr = "192.0.2.1:1"
+		sent.Header["X-Forwarded-For"] = []string{address}
+		check, err := c.checkAllowlist(&request{Request: sent, Merchant: merchant}, nil)
 		if err != nil {
 			return // such a list is not published
 		}

@@ -52,22 +52,21 @@ func (c *console) readAttempts(ctx context.Context, merchant *v1alpha1.Merchant)
 }
 
 // sendTestEvent changes no spec, so it works for Merchants that Git manages too, and for a disabled webhook.
-func (c *console) sendTestEvent(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	if merchant.Spec.Webhook == nil {
+func (c *console) sendTestEvent(w http.ResponseWriter, r *request) error {
+	if r.Merchant.Spec.Webhook == nil {
 		return errNotFound
 	}
 	now := c.now()
-	test := feed.NewWebhookTest(published.ID(merchant.UID), merchant.Spec.DisplayName, now.UTC().Format(time.RFC3339Nano), now)
+	test := feed.NewWebhookTest(published.ID(r.Merchant.UID), r.Merchant.Spec.DisplayName, now.UTC().Format(time.RFC3339Nano), now)
 	sent, err := c.outbox.SendWebhookTest(r.Context(), test)
 	if sent || err != nil {
-		c.record(r.Context(), event{viewer, actionSendTest, merchant, test.ID, merchant.Generation, err})
+		c.record(r.Context(), event{r.Viewer, actionSendTest, r.Merchant, test.ID, r.Merchant.Generation, err})
 	}
 	if err != nil {
 		return err
 	}
 	// One that was sent a moment ago, by anybody, has the same answer: the page shows that.
-	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"/webhook/test", http.StatusSeeOther)
-	return nil
+	return r.leadTo(w, "/webhook/test")
 }
 
 // testPage is the answer to a test event.
@@ -89,26 +88,26 @@ type testPage struct {
 const answerTimeout = 18 * time.Second
 
 // showTestEvent waits for the answer of the merchant's server, so that the page has it without a script.
-func (c *console) showTestEvent(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	test, err := c.awaitAnswer(r.Context(), viewer, published.ID(merchant.UID))
+func (c *console) showTestEvent(w http.ResponseWriter, r *request) error {
+	test, err := c.awaitAnswer(r.Context(), r.Viewer, published.ID(r.Merchant.UID))
 	if err != nil {
 		return err
 	}
-	health, err := c.readHealth(r.Context(), merchant)
+	health, err := c.readHealth(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
 	page := testPage{
-		Merchant: merchant, Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name, Clock: c.shopClock(merchant), Disabled: health.Disabled(),
+		Merchant: r.Merchant, Base: merchantURL(r.Merchant), Clock: c.shopClock(r.Merchant), Disabled: health.Disabled(),
 		Sent: test.EventID != "", Answered: test.Answered, Delivered: test.Reason == "delivered", Attempt: c.newAttempt(test.Attempt), EventID: test.EventID,
 	}
-	if webhook := merchant.Spec.Webhook; test.Target != "" {
+	if webhook := r.Merchant.Spec.Webhook; test.Target != "" {
 		page.Former = webhook == nil || test.Target != (&published.Webhook{Webhook: *webhook}).Target()
 	}
 	if page.Delivered {
 		page.Answer = c.words.html("test.delivered", test.Answer)
 	}
-	return c.pages.render(w, http.StatusOK, "test-event", view{Title: merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "test-event", r.view(page))
 }
 
 // awaitAnswer waits for the answer to the last test event of a merchant. All who wait for one merchant's share the reads. Where too many wait

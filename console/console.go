@@ -12,7 +12,6 @@ import (
 	"golang.org/x/text/language"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -83,18 +82,6 @@ func (c *console) newLogin(connection *redis.Client, registry *prometheus.Regist
 		Origin: c.origin, Provider: c.options.Provider, Idle: c.options.LoginIdle, Lifetime: c.options.LoginLifetime,
 		Redis: connection, Registerer: registry, Log: c.log, Now: c.now,
 	})
-}
-
-// merchantHandler handles a request about a Merchant.
-type merchantHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant) error
-
-// keyHandler handles a request about an ApiKey of a Merchant.
-type keyHandler func(http.ResponseWriter, *http.Request, login.Person, *v1alpha1.Merchant, *v1alpha1.ApiKey) error
-
-// backTo ends an action: a reload does not repeat it.
-func (c *console) backTo(w http.ResponseWriter, r *http.Request, merchant *v1alpha1.Merchant, section string) error {
-	http.Redirect(w, r, "/merchants/"+merchant.Namespace+"/"+merchant.Name+"#"+section, http.StatusSeeOther)
-	return nil
 }
 
 func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {

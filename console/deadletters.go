@@ -10,7 +10,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -90,15 +89,15 @@ type resendForm struct {
 }
 
 // newResendForm returns the form that a request asks for. Errors: errNoDeadLetter, those of Redis.
-func (c *console) newResendForm(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (form resendForm, err error) {
-	form = resendForm{Merchant: merchant, Event: r.FormValue("event"), Clock: c.shopClock(merchant)}
-	if form.Webhook, err = c.readHealth(r.Context(), merchant); err != nil {
+func (c *console) newResendForm(r *request) (form resendForm, err error) {
+	form = resendForm{Merchant: r.Merchant, Event: r.FormValue("event"), Clock: c.shopClock(r.Merchant)}
+	if form.Webhook, err = c.readHealth(r.Context(), r.Merchant); err != nil {
 		return form, err
 	}
-	if form.Letters, err = c.listDeadLetters(r.Context(), merchant, maxResend); err != nil {
+	if form.Letters, err = c.listDeadLetters(r.Context(), r.Merchant, maxResend); err != nil {
 		return form, err
 	}
-	may, err := c.rights(r.Context(), viewer, merchant)
+	may, err := c.rights(r.Context(), r.Viewer, r.Merchant)
 	if err != nil {
 		return form, err
 	}
@@ -115,21 +114,21 @@ func (c *console) newResendForm(r *http.Request, viewer login.Person, merchant *
 	return form, nil
 }
 
-func (c *console) renderResendForm(w http.ResponseWriter, status int, viewer login.Person, form resendForm) error {
-	return c.pages.render(w, status, "dead-letters", view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
+func (c *console) renderResendForm(w http.ResponseWriter, r *request, status int, form resendForm) error {
+	return c.pages.render(w, status, "dead-letters", r.view(form))
 }
 
-func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	form, err := c.newResendForm(r, viewer, merchant)
+func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *request) error {
+	form, err := c.newResendForm(r)
 	if err != nil {
 		return err
 	}
-	return c.renderResendForm(w, http.StatusOK, viewer, form)
+	return c.renderResendForm(w, r, http.StatusOK, form)
 }
 
 // resendDeadLetters changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	form, err := c.newResendForm(r, viewer, merchant)
+func (c *console) resendDeadLetters(w http.ResponseWriter, r *request) error {
+	form, err := c.newResendForm(r)
 	if err != nil {
 		return err
 	}
@@ -139,14 +138,14 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, view
 	}
 	sent, err := c.resend(r.Context(), form, r.PostFormValue("resume") == "yes")
 	if sent > 0 || err != nil {
-		c.record(r.Context(), event{viewer, actionResend, form.Merchant, what, form.Merchant.Generation, err})
+		c.record(r.Context(), event{r.Viewer, actionResend, r.Merchant, what, r.Merchant.Generation, err})
 	}
 	switch {
 	case errors.Is(err, errNoWebhook):
 		form.Error = c.words.text("resend.nowebhook")
 	case errors.Is(err, errDisabled):
 		form.Error = c.words.text("resend.disabled")
-		if form.Webhook, err = c.readHealth(r.Context(), form.Merchant); err != nil {
+		if form.Webhook, err = c.readHealth(r.Context(), r.Merchant); err != nil {
 			return err
 		}
 	case err != nil:
@@ -154,9 +153,9 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *http.Request, view
 	case sent == 0: // somebody else was faster
 		return errNoDeadLetter
 	default:
-		return c.backTo(w, r, form.Merchant, "webhook")
+		return r.leadTo(w, "#webhook")
 	}
-	return c.renderResendForm(w, http.StatusConflict, viewer, form)
+	return c.renderResendForm(w, r, http.StatusConflict, form)
 }
 
 // resend returns how many were sent. Errors: errNoWebhook, errDisabled, those of Redis.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,13 +13,13 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
 // editForm is a page with the fields of a Merchant that the console may change.
 type editForm struct {
 	page     string // template
+	action   string
 	Merchant *v1alpha1.Merchant
 	// Generation is that of the Merchant whose fields the person has seen.
 	Generation int64
@@ -41,6 +42,15 @@ type editForm struct {
 	SafeSecrets int
 }
 
+// newEditForm returns the form of a page, before it was sent or as it was sent.
+func newEditForm(r *request, page, action string) editForm {
+	form := editForm{page: page, action: action, Merchant: r.Merchant, Generation: r.Merchant.Generation}
+	if r.Method == http.MethodPost {
+		form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64) // no Merchant has the generation 0
+	}
+	return form
+}
+
 type eventChoice struct {
 	Kind   v1alpha1.WebhookEvent
 	Chosen bool
@@ -57,39 +67,38 @@ func (e *gitManagedError) Error() string {
 	return fmt.Sprintf("%s is managed by %s. Change it in Git: %s %s.", e.object, e.owner.Tool, e.owner.Tool, e.owner.Source)
 }
 
-func (c *console) renderEditForm(w http.ResponseWriter, status int, viewer login.Person, form editForm) error {
-	return c.pages.render(w, status, form.page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
+func (c *console) renderEditForm(w http.ResponseWriter, r *request, status int, form editForm) error {
+	return c.pages.render(w, status, form.page, r.view(form))
 }
 
-// edit changes the Merchant and leads back to a section of its page, or shows the form again.
-func (c *console) edit(w http.ResponseWriter, r *http.Request, viewer login.Person, section, action string, form editForm, change func(*v1alpha1.Merchant)) error {
-	changed, err := c.change(w, r, viewer, action, form, change)
+// edit changes the Merchant and leads back to the section of its page with the form's name, or shows the form again.
+func (c *console) edit(w http.ResponseWriter, r *request, form editForm, change func(*v1alpha1.Merchant)) error {
+	changed, err := c.change(r.Context(), w, r, form, change)
 	if err != nil || !changed {
 		return err
 	}
-	return c.backTo(w, r, form.Merchant, section)
+	return r.leadTo(w, "#"+form.page)
 }
 
-// change changes the Merchant; else it shows the form again, and says why not. The API server checks the fields: there is one rule for the
-// console and for kubectl.
-func (c *console) change(w http.ResponseWriter, r *http.Request, viewer login.Person, action string, form editForm, change func(*v1alpha1.Merchant)) (done bool, err error) {
-	merchant := form.Merchant
+// change changes the Merchant until ctx ends; else it shows the form again, and says why not. The API server checks the fields: there is one rule
+// for the console and for kubectl.
+func (c *console) change(ctx context.Context, w http.ResponseWriter, r *request, form editForm, change func(*v1alpha1.Merchant)) (done bool, err error) {
 	refuse := func(message string) (bool, error) {
-		form.Error, form.Generation = message, merchant.Generation
-		return false, c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
+		form.Error, form.Generation = message, r.Merchant.Generation
+		return false, c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
 	}
-	if form.Generation != merchant.Generation {
+	if form.Generation != r.Merchant.Generation {
 		return refuse(c.words.text("form.changed"))
 	}
-	changed, err := c.patch(r.Context(), merchant, change)
-	c.record(r.Context(), event{viewer, action, merchant, published.ID(merchant.UID), changed.Generation, err})
+	changed, err := c.patch(ctx, r.Merchant, change)
+	c.record(ctx, event{r.Viewer, form.action, r.Merchant, published.ID(r.Merchant.UID), changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
 		return refuse(c.words.text("form.changed"))
 	case apierrors.IsInvalid(err):
 		return refuse(c.invalidReason(err))
 	case err != nil:
-		return false, kubernetesError(action+" of a Merchant", err)
+		return false, kubernetesError(form.action+" of a Merchant", err)
 	}
 	return true, nil
 }

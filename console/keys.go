@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -60,27 +61,27 @@ const (
 // maxKeys limits the ApiKeys that people create for one Merchant.
 const maxKeys = 100
 
-func (c *console) newKeyForm(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	return c.renderKeyForm(w, http.StatusOK, viewer, "key-new", keyForm{Merchant: merchant})
+func (c *console) newKeyForm(w http.ResponseWriter, r *request) error {
+	return c.renderKeyForm(w, r, http.StatusOK, "key-new", keyForm{})
 }
 
-func (c *console) renderKeyForm(w http.ResponseWriter, status int, viewer login.Person, page string, form keyForm) error {
-	form.Overlaps, form.Clock = overlaps(), c.shopClock(form.Merchant)
+func (c *console) renderKeyForm(w http.ResponseWriter, r *request, status int, page string, form keyForm) error {
+	form.Merchant, form.Overlaps, form.Clock = r.Merchant, overlaps(), c.shopClock(r.Merchant)
 	if form.Key != nil {
 		form.Manager = gitops.FindManager(form.Key)
 	}
-	return c.pages.render(w, status, page, view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: form})
+	return c.pages.render(w, status, page, r.view(form))
 }
 
 // issueKey creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
 // ApiKey exists and nobody knows its key; rotating gives one.
-func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+func (c *console) issueKey(w http.ResponseWriter, r *request) error {
 	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
 	permissions := cmp.Or(r.PostFormValue("permissions"), tillPermissions)
-	form := keyForm{Merchant: merchant, Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions}
+	form := keyForm{Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions}
 	refuse := func(message string) error {
 		form.Error = message
-		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-new", form)
+		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-new", form)
 	}
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
 		return refuse(c.words.text("issue.error.name"))
@@ -91,7 +92,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 	if permissions != tillPermissions && permissions != allPermissions {
 		return refuse(c.words.text("issue.error.permissions"))
 	}
-	existing, err := c.listKeys(r.Context(), merchant)
+	existing, err := c.listKeys(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
@@ -99,9 +100,9 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 		return refuse(c.words.text("issue.error.many", len(existing)))
 	}
 	key := &v1alpha1.ApiKey{
-		ObjectMeta: metav1.ObjectMeta{Namespace: merchant.Namespace, Name: form.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Merchant.Namespace, Name: form.Name},
 		Spec: v1alpha1.ApiKeySpec{
-			MerchantRef: v1alpha1.MerchantReference{Name: merchant.Name}, Mode: mode, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
+			MerchantRef: v1alpha1.MerchantReference{Name: r.Merchant.Name}, Mode: mode, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
 		},
 	}
 	if !form.All {
@@ -115,12 +116,12 @@ func (c *console) issueKey(w http.ResponseWriter, r *http.Request, viewer login.
 	case err != nil:
 		return kubernetesError("create an ApiKey", err)
 	}
-	issued, err := c.firstKey(r.Context(), key, viewer)
-	c.record(r.Context(), event{viewer, actionIssue, key, published.ID(key.UID), issued.Generation, err})
+	issued, err := c.firstKey(r.Context(), key, r.Viewer)
+	c.record(r.Context(), event{r.Viewer, actionIssue, key, published.ID(key.UID), issued.Generation, err})
 	if err != nil {
-		return &notIssuedError{merchant, key.Name, err}
+		return &notIssuedError{r.Merchant, key.Name, err}
 	}
-	return c.showKey(w, viewer, keyPage{Merchant: merchant, Key: key.Name, FullKey: issued.FullKey, First: true})
+	return c.showKey(w, r, keyPage{Key: key.Name, FullKey: issued.FullKey, First: true})
 }
 
 // firstGeneration is the one that the operator publishes an ApiKey with: nobody has its key.
@@ -158,91 +159,99 @@ func (e *notIssuedError) Error() string {
 func (e *notIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
-func (c *console) showKey(w http.ResponseWriter, viewer login.Person, page keyPage) error {
-	page.Clock = c.shopClock(page.Merchant)
-	return c.pages.render(w, http.StatusOK, "key", view{Title: page.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+func (c *console) showKey(w http.ResponseWriter, r *request, page keyPage) error {
+	page.Merchant, page.Clock = r.Merchant, c.shopClock(r.Merchant)
+	return c.pages.render(w, http.StatusOK, "key", r.view(page))
 }
 
 // showKeyForm shows the form of an action on a key.
 func (c *console) showKeyForm(page string) keyHandler {
-	return func(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
-		return c.renderKeyForm(w, http.StatusOK, viewer, page, keyForm{Merchant: merchant, Key: key})
+	return func(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+		return c.renderKeyForm(w, r, http.StatusOK, page, keyForm{Key: key})
 	}
 }
 
 // rotateKey works for keys that Git manages too, for it changes no spec.
-func (c *console) rotateKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
+func (c *console) rotateKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
 	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
-		return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, "key-rotate", keyForm{Merchant: merchant, Key: key, Error: c.words.text("rotate.error.overlap")})
+		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: c.words.text("rotate.error.overlap")})
 	}
-	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, viewer.User)
-	c.record(r.Context(), event{viewer, actionRotate, key, published.ID(key.UID), issued.Generation, err})
+	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, r.Viewer.User)
+	c.record(r.Context(), event{r.Viewer, actionRotate, key, published.ID(key.UID), issued.Generation, err})
 	if err != nil {
 		return err
 	}
 	// A key that was created here and could not be shown has generation 1.
 	first := generation == firstGeneration && key.Spec.Delivery != nil && key.Spec.Delivery.Policy == v1alpha1.DeliveryNone
-	page := keyPage{Merchant: merchant, Key: key.Name, FullKey: issued.FullKey, First: first}
+	page := keyPage{Key: key.Name, FullKey: issued.FullKey, First: first}
 	if issued.PreviousValidUntil != nil {
 		page.OldUntil = time.UnixMilli(*issued.PreviousValidUntil)
 	}
-	return c.showKey(w, viewer, page)
+	return c.showKey(w, r, page)
 }
 
-func knownOverlap(seconds int64) bool {
-	for _, known := range overlaps() {
-		if known.Seconds == seconds {
-			return true
-		}
+func knownOverlap(seconds int64) bool { return slices.Contains(overlaps(), overlap{seconds}) }
+
+// enableKey switches a disabled key on again.
+func (c *console) enableKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+	if err := checkKeyManager(key); err != nil {
+		return err
 	}
-	return false
+	return c.changeKey(w, r, key, actionEnable, func(ctx context.Context) error { return c.setKeyState(ctx, key, v1alpha1.ApiKeyActive) })
 }
 
-func (c *console) disableKey(ctx context.Context, key *v1alpha1.ApiKey) error {
-	changed := key.DeepCopy()
-	changed.Spec.State = v1alpha1.ApiKeyDisabled
-	return c.kube.Patch(ctx, changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
+// disableKey works for a key that Git manages too, if the person says so: labels and annotations are anybody's, and must not keep a leaked key
+// alive.
+func (c *console) disableKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+	if err := checkKeyManager(key); err != nil && r.PostFormValue("override") != "yes" {
+		return err
+	}
+	if r.PostFormValue("name") != key.Name {
+		return c.askKeyName(w, r, key, "key-disable")
+	}
+	return c.changeKey(w, r, key, actionDisable, func(ctx context.Context) error { return c.setKeyState(ctx, key, v1alpha1.ApiKeyDisabled) })
 }
 
-// enableKey switches a disabled key on again. It refuses a key that Git manages, whose tool would undo that.
-func (c *console) enableKey(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
+func (c *console) deleteKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+	if err := checkKeyManager(key); err != nil {
+		return err
+	}
+	if r.PostFormValue("name") != key.Name {
+		return c.askKeyName(w, r, key, "key-delete")
+	}
+	return c.changeKey(w, r, key, actionDelete, func(ctx context.Context) error {
+		return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
+	})
+}
+
+// checkKeyManager refuses a key that Git manages, whose tool would undo the change.
+func checkKeyManager(key *v1alpha1.ApiKey) error {
 	if owner := gitops.FindManager(key); owner.Tool != "" {
 		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
 	}
+	return nil
+}
+
+// askKeyName shows the form again in which the person has typed another name than the key's.
+func (c *console) askKeyName(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey, page string) error {
+	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: c.words.text("key.error.name", key.Name)}
+	return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, page, form)
+}
+
+func (c *console) setKeyState(ctx context.Context, key *v1alpha1.ApiKey, state v1alpha1.ApiKeyState) error {
 	changed := key.DeepCopy()
-	changed.Spec.State = v1alpha1.ApiKeyActive
-	err := c.kube.Patch(r.Context(), changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
-	c.record(r.Context(), event{viewer, actionEnable, key, published.ID(key.UID), key.Status.KeyGeneration, err})
+	changed.Spec.State = state
+	return c.kube.Patch(ctx, changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
+}
+
+// changeKey makes a change and leads back to the keys.
+func (c *console) changeKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey, action string, change func(context.Context) error) error {
+	err := change(r.Context())
+	c.record(r.Context(), event{r.Viewer, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
 	if err != nil {
-		return kubernetesError(actionEnable+" an ApiKey", err)
+		return kubernetesError(action+" an ApiKey", err)
 	}
-	return c.backTo(w, r, merchant, "keys")
-}
-
-func (c *console) deleteKey(ctx context.Context, key *v1alpha1.ApiKey) error {
-	return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
-}
-
-// endKey ends a key whose name the person has typed. It refuses a key that Git manages, whose tool would undo that; a person may disable
-// it all the same.
-func (c *console) endKey(action, page string, end func(context.Context, *v1alpha1.ApiKey) error) keyHandler {
-	return func(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey) error {
-		// Labels and annotations are anybody's: they must not keep a leaked key alive.
-		override := action == actionDisable && r.PostFormValue("override") == "yes"
-		if owner := gitops.FindManager(key); owner.Tool != "" && !override {
-			return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
-		}
-		if r.PostFormValue("name") != key.Name {
-			return c.renderKeyForm(w, http.StatusUnprocessableEntity, viewer, page,
-				keyForm{Merchant: merchant, Key: key, Name: r.PostFormValue("name"), Error: c.words.text("key.error.name", key.Name)})
-		}
-		err := end(r.Context(), key)
-		c.record(r.Context(), event{viewer, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
-		if err != nil {
-			return kubernetesError(action+" an ApiKey", err)
-		}
-		return c.backTo(w, r, merchant, "keys")
-	}
+	return r.leadTo(w, "#keys")
 }

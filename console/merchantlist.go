@@ -65,7 +65,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer l
 		return err
 	}
 	if len(seen) == 1 && !incomplete && len(query) == 0 { // who has one shop goes straight in
-		http.Redirect(w, r, "/merchants/"+seen[0].Namespace+"/"+seen[0].Name, http.StatusSeeOther)
+		http.Redirect(w, r, merchantURL(seen[0]), http.StatusSeeOther)
 		return nil
 	}
 	page := merchantsPage{Query: query.Get("q"), Total: len(seen), Incomplete: incomplete}

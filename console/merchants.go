@@ -50,23 +50,24 @@ func (c *console) visibleMerchant(ctx context.Context, p login.Person, key clien
 	return &merchant, nil
 }
 
-func (c *console) showMerchant(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	page, err := c.merchantPage(r, viewer, merchant)
+func (c *console) showMerchant(w http.ResponseWriter, r *request) error {
+	page, err := c.merchantPage(r)
 	if err != nil {
 		return err
 	}
-	return c.pages.render(w, http.StatusOK, "merchant", view{Title: "Integrations · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "merchant", r.titledView("Integrations", page))
 }
 
 // merchantPage reads side by side what needs no other read.
-func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) (page merchantPage, err error) {
+func (c *console) merchantPage(r *request) (page merchantPage, err error) {
+	merchant := r.Merchant
 	page = merchantPage{
-		Merchant: merchant, Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name, Clock: c.shopClock(merchant),
+		Merchant: merchant, Base: merchantURL(merchant), Clock: c.shopClock(merchant),
 		Manager: gitops.FindManager(merchant), Examples: examples(c.options.APIURL),
 	}
 	reads, ctx := errgroup.WithContext(r.Context())
 	reads.Go(func() (err error) {
-		if page.Rights, err = c.rights(ctx, viewer, merchant); err != nil || !page.Rights.ViewPayments {
+		if page.Rights, err = c.rights(ctx, r.Viewer, merchant); err != nil || !page.Rights.ViewPayments {
 			return err
 		}
 		page.Today = dayTotals{Day: payments.DayAt(page.Clock.now, page.Clock.zone)}
@@ -97,7 +98,7 @@ func (c *console) merchantPage(r *http.Request, viewer login.Person, merchant *v
 	if !page.Rights.ViewPayments {
 		hideOrders(page.DeadLetters)
 	}
-	if page.Allowlist, err = c.checkAllowlist(r, merchant, page.Keys); err != nil {
+	if page.Allowlist, err = c.checkAllowlist(r, page.Keys); err != nil {
 		return page, err
 	}
 	for i := range page.Keys {

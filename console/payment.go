@@ -10,7 +10,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -87,9 +86,9 @@ var refusalReasons = map[session.Decision]string{
 	session.MerchantDeleted: "refused.deleted",
 }
 
-func (c *console) showPayment(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+func (c *console) showPayment(w http.ResponseWriter, r *request) error {
 	id, err := session.ParseID(r.PathValue("payment"))
-	if err != nil || id.MerchantID() != published.ID(merchant.UID) {
+	if err != nil || id.MerchantID() != published.ID(r.Merchant.UID) {
 		return errNoPayment
 	}
 	story, err := c.payments.ReadStory(r.Context(), id)
@@ -100,12 +99,12 @@ func (c *console) showPayment(w http.ResponseWriter, r *http.Request, viewer log
 	if err != nil {
 		return err
 	}
-	page, err := c.paymentPage(r.Context(), merchant, story)
+	page, err := c.paymentPage(r.Context(), r.Merchant, story)
 	if err != nil {
 		return err
 	}
 	page.Removed = removed
-	return c.pages.render(w, http.StatusOK, "payment", view{Title: page.Amount + " · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "payment", r.titledView(page.Amount, page))
 }
 
 // endedPayment returns a session as it was when it ended, from its entry in the feed, which is kept for longer than the session. The error is

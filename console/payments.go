@@ -16,7 +16,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -64,7 +63,7 @@ type paymentsLinks struct {
 }
 
 func newPaymentsLinks(merchant *v1alpha1.Merchant, test bool) paymentsLinks {
-	links := paymentsLinks{Base: "/merchants/" + merchant.Namespace + "/" + merchant.Name}
+	links := paymentsLinks{Base: merchantURL(merchant)}
 	if test {
 		links.mode = "test"
 	}
@@ -178,11 +177,11 @@ func newAccount(merchant *v1alpha1.Merchant, test bool) store.Account {
 	return store.Account{MerchantID: published.ID(merchant.UID), TestMode: test}
 }
 
-func (c *console) listPayments(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
+func (c *console) listPayments(w http.ResponseWriter, r *request) error {
 	query := r.URL.Query()
-	test, zone := query.Get("mode") == "test", merchant.Spec.TimeZone.Location()
+	test, zone := query.Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
 	page := paymentsPage{
-		Merchant: merchant, paymentsLinks: newPaymentsLinks(merchant, test), Test: test, Zone: zone.String(), Today: payments.DayAt(c.now(), zone),
+		Merchant: r.Merchant, paymentsLinks: newPaymentsLinks(r.Merchant, test), Test: test, Zone: zone.String(), Today: payments.DayAt(c.now(), zone),
 		Order: strings.TrimSpace(query.Get("order")), First: true,
 	}
 	var before feed.EntryID
@@ -196,7 +195,7 @@ func (c *console) listPayments(w http.ResponseWriter, r *http.Request, viewer lo
 	if err := c.fillPayments(r.Context(), &page, before, zone); err != nil {
 		return err
 	}
-	return c.pages.render(w, http.StatusOK, "payments", view{Title: c.words.text("payments.live") + " · " + merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "payments", r.titledView(c.words.text("payments.live"), page))
 }
 
 // fillPayments reads what the page shows: payments of an order, or a page of the list, whose first one has the totals too.

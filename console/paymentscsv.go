@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -26,29 +24,29 @@ var (
 
 // exportPayments sends the ended payments of a day as they are read. A file that cannot be completed says so in its last line, and its
 // connection is aborted, so that no browser takes it for a whole one.
-func (c *console) exportPayments(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	test, zone := r.URL.Query().Get("mode") == "test", merchant.Spec.TimeZone.Location()
+func (c *console) exportPayments(w http.ResponseWriter, r *request) error {
+	test, zone := r.URL.Query().Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
 	day, err := payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), c.now(), zone)
 	if err != nil {
 		return errNoDay
 	}
-	end, err := c.exports.begin(viewer.User)
+	end, err := c.exports.begin(r.Viewer.User)
 	if err != nil {
 		return err
 	}
 	defer end()
-	account := newAccount(merchant, test)
+	account := newAccount(r.Merchant, test)
 	query := store.EndedQuery{Limit: store.MaxEnded}
 	query.From, query.To = day.Bounds()
 	batch, err := c.exportBatch(r.Context(), account, query)
 	if err != nil {
 		return err // nothing is sent yet, so it becomes a page
 	}
-	names, err := c.keyNames(r.Context(), merchant)
+	names, err := c.keyNames(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
-	name := "payments-" + merchant.Name + "-" + day.String()
+	name := "payments-" + r.Merchant.Name + "-" + day.String()
 	if test {
 		name += "-test"
 	}

@@ -33,11 +33,11 @@ func (c *console) handler() http.Handler {
 	r.onKey("GET", "/rotate", verbRotateKeys, c.showKeyForm("key-rotate"))
 	r.onKey("POST", "/rotate", verbRotateKeys, c.rotateKey)
 	r.onKey("GET", "/disable", verbIssueKeys, c.showKeyForm("key-disable"))
-	r.onKey("POST", "/disable", verbIssueKeys, c.endKey(actionDisable, "key-disable", c.disableKey))
+	r.onKey("POST", "/disable", verbIssueKeys, c.disableKey)
 	r.onKey("GET", "/enable", verbIssueKeys, c.showKeyForm("key-enable"))
 	r.onKey("POST", "/enable", verbIssueKeys, c.enableKey)
 	r.onKey("GET", "/delete", verbIssueKeys, c.showKeyForm("key-delete"))
-	r.onKey("POST", "/delete", verbIssueKeys, c.endKey(actionDelete, "key-delete", c.deleteKey))
+	r.onKey("POST", "/delete", verbIssueKeys, c.deleteKey)
 	r.onSpec("GET", "/allowlist", verbEditAllowlist, c.allowlistForm)
 	r.onSpec("POST", "/allowlist", verbEditAllowlist, c.editAllowlist)
 	r.onSpec("GET", "/webhook", verbEditWebhook, c.webhookForm)
@@ -65,29 +65,29 @@ func (r routes) open(pattern string, handle func(http.ResponseWriter, *http.Requ
 	if !known {
 		method = "other"
 	}
-	r.mux.HandleFunc(pattern, func(w http.ResponseWriter, request *http.Request) {
-		request, span := r.tracer.StartRequest(request, false)
+	r.mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+		req, span := r.tracer.StartRequest(req, false)
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		defer func() { span.EndRequest(method, route, recorder.status, "") }()
-		err := r.admit(request)
+		err := r.admit(req)
 		if err == nil {
-			err = handle(recorder, request)
+			err = handle(recorder, req)
 		}
 		if err != nil {
-			r.respondError(recorder, request, nil, err)
+			r.respondError(recorder, req, nil, err)
 		}
 	})
 }
 
 // signedIn is for everybody who has signed in.
 func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.Request, login.Person) error) {
-	r.open(pattern, func(w http.ResponseWriter, request *http.Request) error {
-		viewer, err := r.login.Current(request)
+	r.open(pattern, func(w http.ResponseWriter, req *http.Request) error {
+		viewer, err := r.login.Current(req)
 		if err != nil {
 			return err
 		}
-		if err := handle(w, request, viewer); err != nil {
-			r.respondError(w, request, &viewer, err)
+		if err := handle(w, req, viewer); err != nil {
+			r.respondError(w, req, &viewer, err)
 		}
 		return nil
 	})
@@ -95,21 +95,56 @@ func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.
 
 const merchantPath = "/merchants/{namespace}/{name}"
 
+// request is one about a Merchant, of a person with the right to it.
+type request struct {
+	*http.Request
+
+	Viewer   login.Person
+	Merchant *v1alpha1.Merchant
+}
+
+// merchantHandler handles a request about a Merchant.
+type merchantHandler func(http.ResponseWriter, *request) error
+
+// keyHandler handles a request about an ApiKey of the Merchant.
+type keyHandler func(http.ResponseWriter, *request, *v1alpha1.ApiKey) error
+
+// merchantURL is the page of a Merchant.
+func merchantURL(merchant *v1alpha1.Merchant) string {
+	return "/merchants/" + merchant.Namespace + "/" + merchant.Name
+}
+
+// leadTo ends an action at a path or section of the Merchant's page: a reload does not repeat it.
+func (r *request) leadTo(w http.ResponseWriter, path string) error {
+	http.Redirect(w, r.Request, merchantURL(r.Merchant)+path, http.StatusSeeOther)
+	return nil
+}
+
+// view shows the data under the name of the Merchant.
+func (r *request) view(data any) view {
+	return view{Title: r.Merchant.Spec.DisplayName, Viewer: &r.Viewer, Data: data}
+}
+
+// titledView is view with a title before that name.
+func (r *request) titledView(title string, data any) view {
+	return view{Title: title + " · " + r.Merchant.Spec.DisplayName, Viewer: &r.Viewer, Data: data}
+}
+
 // onMerchant is for people who may see the Merchant and have the verb on it. A Merchant that they may not see is missing.
 func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
-	r.signedIn(method+" "+merchantPath+path, func(w http.ResponseWriter, request *http.Request, viewer login.Person) error {
-		key := client.ObjectKey{Namespace: request.PathValue("namespace"), Name: request.PathValue("name")}
-		merchant, err := r.visibleMerchant(request.Context(), viewer, key)
+	r.signedIn(method+" "+merchantPath+path, func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
+		key := client.ObjectKey{Namespace: req.PathValue("namespace"), Name: req.PathValue("name")}
+		merchant, err := r.visibleMerchant(req.Context(), viewer, key)
 		if err != nil {
 			return err
 		}
-		allowed, err := r.may(request.Context(), newSubject(viewer), verb, key.Namespace, key.Name)
+		allowed, err := r.may(req.Context(), newSubject(viewer), verb, key.Namespace, key.Name)
 		if err != nil {
 			return err
 		}
 		switch {
 		case allowed:
-			return handle(w, request, viewer, merchant)
+			return handle(w, &request{req, viewer, merchant})
 		case verb == verbViewPayments: // what a person may not see is missing
 			return errNotFound
 		}
@@ -119,21 +154,21 @@ func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
 
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.
 func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
-	r.onMerchant(method, path, verb, func(w http.ResponseWriter, request *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-		if owner := gitops.FindManager(merchant); owner.Tool != "" {
-			return &gitManagedError{owner, "Merchant " + merchant.Namespace + "/" + merchant.Name}
+	r.onMerchant(method, path, verb, func(w http.ResponseWriter, req *request) error {
+		if owner := gitops.FindManager(req.Merchant); owner.Tool != "" {
+			return &gitManagedError{owner, "Merchant " + req.Merchant.Namespace + "/" + req.Merchant.Name}
 		}
-		return handle(w, request, viewer, merchant)
+		return handle(w, req)
 	})
 }
 
 // onKey is onMerchant for one of its ApiKeys.
 func (r routes) onKey(method, path, verb string, handle keyHandler) {
-	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, request *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-		key, err := r.apiKey(request.Context(), merchant, request.PathValue("key"))
+	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, req *request) error {
+		key, err := r.apiKey(req.Context(), req.Merchant, req.PathValue("key"))
 		if err != nil {
 			return err
 		}
-		return handle(w, request, viewer, merchant, key)
+		return handle(w, req, key)
 	})
 }

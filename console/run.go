@@ -50,7 +50,8 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	listener := httpserver.Options{
-		Name: "console", Address: options.Address, Handler: c.handler(), WriteTimeout: writeTimeout, Log: options.Log, Registerer: r.Registry,
+		Name: "console", Address: options.Address, WriteTimeout: writeTimeout, Log: options.Log, Registerer: r.Registry,
+		Handler: c.handler(), //nolint:contextcheck // each request has its own
 	}
 	if options.CertificateDir != "" {
 		if listener.TLS, err = httpserver.TLS(options.CertificateDir); err != nil {

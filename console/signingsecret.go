@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -37,41 +36,42 @@ func (e *secretNotShownError) Error() string {
 func (e *secretNotShownError) Unwrap() error { return e.cause }
 
 // signingSecretForm asks before the signing secret is replaced.
-func (c *console) signingSecretForm(w http.ResponseWriter, _ *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	if merchant.Spec.Webhook == nil {
+func (c *console) signingSecretForm(w http.ResponseWriter, r *request) error {
+	if r.Merchant.Spec.Webhook == nil {
 		return errNotFound
 	}
-	return c.renderEditForm(w, http.StatusOK, viewer, newSecretForm(merchant, merchant.Generation))
+	return c.renderEditForm(w, r, http.StatusOK, newSecretForm(r))
 }
 
-func newSecretForm(merchant *v1alpha1.Merchant, generation int64) editForm {
-	return editForm{page: "signing-secret", Merchant: merchant, Generation: generation, SafeSecrets: published.MaxRetired}
+func newSecretForm(r *request) editForm {
+	form := newEditForm(r, "signing-secret", actionRotateSigning)
+	form.SafeSecrets = published.MaxRetired
+	return form
 }
 
-func (c *console) rotateSigningSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	if merchant.Spec.Webhook == nil {
+func (c *console) rotateSigningSecret(w http.ResponseWriter, r *request) error {
+	if r.Merchant.Spec.Webhook == nil {
 		return errNotFound
 	}
-	generation, _ := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
-	return c.editAndShowSecret(w, r, viewer, actionRotateSigning, newSecretForm(merchant, generation), func(*v1alpha1.Merchant) {})
+	return c.editAndShowSecret(w, r, newSecretForm(r), func(*v1alpha1.Merchant) {})
 }
 
 // editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
 // knows the nonce, so nobody can ask for the secret again: before the change, a request with another nonce finds out whether the API can show it.
-func (c *console) editAndShowSecret(w http.ResponseWriter, r *http.Request, viewer login.Person, action string, form editForm, change func(*v1alpha1.Merchant)) error {
-	end, err := c.waits.begin(viewer.User)
+func (c *console) editAndShowSecret(w http.ResponseWriter, r *request, form editForm, change func(*v1alpha1.Merchant)) error {
+	end, err := c.waits.begin(r.Viewer.User)
 	if err != nil {
 		return err
 	}
 	defer end()
 	nonce, unused := rand.Text(), rand.Text()
-	if _, err := c.issuer.signingSecret(r.Context(), form.Merchant, unused, viewer.User); !errors.Is(err, errNotPublished) {
+	if _, err := c.issuer.signingSecret(r.Context(), r.Merchant, unused, r.Viewer.User); !errors.Is(err, errNotPublished) {
 		return errors.Join(errSecretUnavailable, err)
 	}
 	// The rest of the request's time is to find out whether a change without an answer was made.
 	changing, cancel := context.WithTimeout(r.Context(), kubernetesTimeout)
 	defer cancel()
-	changed, err := c.change(w, r.WithContext(changing), viewer, action, form, func(merchant *v1alpha1.Merchant) {
+	changed, err := c.change(changing, w, r, form, func(merchant *v1alpha1.Merchant) {
 		change(merchant)
 		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
 	})
@@ -79,18 +79,18 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *http.Request, view
 	if !mayBeDone(err) && (err != nil || !changed) {
 		return err
 	}
-	shown, err := c.awaitSigningSecret(r.Context(), form.Merchant, nonce, viewer)
+	shown, err := c.awaitSigningSecret(r.Context(), r.Merchant, nonce, r.Viewer)
 	if err != nil {
 		return &secretNotShownError{errors.Join(lost, err)}
 	}
 	if lost != nil { // the secret proves that the change was made
-		c.record(r.Context(), event{viewer, action, form.Merchant, published.ID(form.Merchant.UID), form.Merchant.Generation + 1, nil})
+		c.record(r.Context(), event{r.Viewer, form.action, r.Merchant, published.ID(r.Merchant.UID), r.Merchant.Generation + 1, nil})
 	}
-	page := secretPage{Merchant: form.Merchant, Secret: shown.Secret, Clock: c.shopClock(form.Merchant)}
+	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: c.shopClock(r.Merchant)}
 	if shown.PreviousValidUntil != nil {
 		page.OldUntil = time.UnixMilli(*shown.PreviousValidUntil)
 	}
-	return c.pages.render(w, http.StatusOK, "signing-secret-new", view{Title: form.Merchant.Spec.DisplayName, Viewer: &viewer, Data: page})
+	return c.pages.render(w, http.StatusOK, "signing-secret-new", r.view(page))
 }
 
 // awaitSigningSecret asks for the secret of the nonce until the operator has made it and the API shows it. An API that refuses the console is not

@@ -5,12 +5,10 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -75,18 +73,20 @@ func failureWords(w words, failure outbox.AttemptFailure) template.HTML {
 	return w.html(key, failure.Answer)
 }
 
-func (c *console) webhookForm(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	form := editForm{page: "webhook", Merchant: merchant, Generation: merchant.Generation}
+func newWebhookForm(r *request) editForm { return newEditForm(r, "webhook", actionEditWebhook) }
+
+func (c *console) webhookForm(w http.ResponseWriter, r *request) error {
+	form := newWebhookForm(r)
 	var chosen []v1alpha1.WebhookEvent
-	if webhook := merchant.Spec.Webhook; webhook != nil {
+	if webhook := r.Merchant.Spec.Webhook; webhook != nil {
 		form.URL, chosen = webhook.URL, webhook.Events
 	}
 	form.choose(chosen)
 	var err error
-	if form.Waiting, err = c.waitingEvents(r.Context(), merchant); err != nil {
+	if form.Waiting, err = c.waitingEvents(r.Context(), r.Merchant); err != nil {
 		return err
 	}
-	return c.renderEditForm(w, http.StatusOK, viewer, form)
+	return c.renderEditForm(w, r, http.StatusOK, form)
 }
 
 // waitingEvents returns how many events wait for delivery to the webhook; 0 without one. Errors are those of readHealth.
@@ -104,9 +104,9 @@ func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
 	}
 }
 
-func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	form := editForm{page: "webhook", Merchant: merchant, URL: strings.TrimSpace(r.PostFormValue("url"))}
-	form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+func (c *console) editWebhook(w http.ResponseWriter, r *request) error {
+	form := newWebhookForm(r)
+	form.URL = strings.TrimSpace(r.PostFormValue("url"))
 	var chosen []v1alpha1.WebhookEvent
 	for _, kind := range v1alpha1.WebhookEvents() {
 		if slices.Contains(r.PostForm["events"], string(kind)) {
@@ -115,11 +115,11 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, viewer log
 	}
 	form.choose(chosen)
 	var err error
-	if form.Waiting, err = c.waitingEvents(r.Context(), merchant); err != nil {
+	if form.Waiting, err = c.waitingEvents(r.Context(), r.Merchant); err != nil {
 		return err
 	}
 	if form.Removing = form.URL == "" && form.Waiting > 0 && r.PostFormValue("confirmed") == ""; form.Removing {
-		return c.renderEditForm(w, http.StatusUnprocessableEntity, viewer, form)
+		return c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
 	}
 	change := func(changed *v1alpha1.Merchant) {
 		if form.URL == "" {
@@ -131,18 +131,18 @@ func (c *console) editWebhook(w http.ResponseWriter, r *http.Request, viewer log
 		}
 		changed.Spec.Webhook.URL, changed.Spec.Webhook.Events = form.URL, chosen
 	}
-	if merchant.Spec.Webhook == nil && form.URL != "" { // nobody here has its secret
-		return c.editAndShowSecret(w, r, viewer, actionEditWebhook, form, change)
+	if r.Merchant.Spec.Webhook == nil && form.URL != "" { // nobody here has its secret
+		return c.editAndShowSecret(w, r, form, change)
 	}
-	return c.edit(w, r, viewer, "webhook", actionEditWebhook, form, change)
+	return c.edit(w, r, form, change)
 }
 
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resumeWebhook(w http.ResponseWriter, r *http.Request, viewer login.Person, merchant *v1alpha1.Merchant) error {
-	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(merchant.UID), "")
-	c.record(r.Context(), event{viewer, actionResumeWebhook, merchant, published.ID(merchant.UID), merchant.Generation, err})
+func (c *console) resumeWebhook(w http.ResponseWriter, r *request) error {
+	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(r.Merchant.UID), "")
+	c.record(r.Context(), event{r.Viewer, actionResumeWebhook, r.Merchant, published.ID(r.Merchant.UID), r.Merchant.Generation, err})
 	if err != nil {
 		return err
 	}
-	return c.backTo(w, r, merchant, "webhook")
+	return r.leadTo(w, "#webhook")
 }
