@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
 // activity is one Event about a Merchant or one of its keys. A cluster keeps Events for an hour, if it is not configured otherwise.
@@ -90,20 +91,20 @@ func lastTime(event *eventsv1.Event) time.Time {
 }
 
 // activityText is what an Event is to a shop owner; empty: nothing, it is of use to the platform team only.
-func activityText(w words, e *eventsv1.Event) string {
+func activityText(w web.Words, e *eventsv1.Event) string {
 	key := "event." + e.Reason
 	switch {
-	case e.Type == corev1.EventTypeWarning && w.known("failure."+e.Reason): // the page says more of it under Webhook
-		return w.text("activity.refused")
-	case !w.known(key):
+	case e.Type == corev1.EventTypeWarning && w.Known("failure."+e.Reason): // the page says more of it under Webhook
+		return w.Text("activity.refused")
+	case !w.Known(key):
 		return ""
 	case e.ReportingController != fieldOwner:
-		return w.text(key)
+		return w.Text(key)
 	}
 	if _, who, named := strings.Cut(e.Note, " by "); named {
 		if at := strings.LastIndex(who, " (generation"); at > 0 {
-			return w.text("activity.by", w.text(key), who[:at])
+			return w.Text("activity.by", w.Text(key), who[:at])
 		}
 	}
-	return w.text(key)
+	return w.Text(key)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
@@ -25,7 +26,7 @@ type allowlistCheck struct {
 	RefusedKeys   []string
 }
 
-func (c *console) checkAllowlist(r *request, keys []keyRow) (allowlistCheck, error) {
+func (c *console) checkAllowlist(r *web.Request, keys []keyRow) (allowlistCheck, error) {
 	check := allowlistCheck{
 		Asked: strings.Trim(r.URL.Query().Get("address"), " \t"), ReportOnly: r.Merchant.Spec.IPAllowlistMode == v1alpha1.IPAllowlistReport,
 	}
@@ -45,13 +46,13 @@ func (c *console) checkAllowlist(r *request, keys []keyRow) (allowlistCheck, err
 	passes, badAddress := list.Test(check.Asked)
 	switch {
 	case badAddress != nil:
-		check.Answer = c.words.text("allowlist.answer.wrong")
+		check.Answer = c.words.Text("allowlist.answer.wrong")
 	case passes:
-		check.Answer = c.words.text("allowlist.answer.passes")
+		check.Answer = c.words.Text("allowlist.answer.passes")
 	case check.ReportOnly:
-		check.Answer = c.words.text("allowlist.answer.reported")
+		check.Answer = c.words.Text("allowlist.answer.reported")
 	default:
-		check.Answer = c.words.text("allowlist.answer.refused")
+		check.Answer = c.words.Text("allowlist.answer.refused")
 	}
 	if badAddress == nil && (passes || check.ReportOnly) {
 		check.RefusedKeys, err = refusedKeys(keys, check.Asked)
@@ -83,9 +84,11 @@ func (k keyRows) Name(id string) string {
 	return id
 }
 
-func newAllowlistForm(r *request) editForm { return newEditForm(r, "allowlist", actionEditAllowlist) }
+func newAllowlistForm(r *web.Request) editForm {
+	return newEditForm(r, "allowlist", actionEditAllowlist)
+}
 
-func (c *console) allowlistForm(w http.ResponseWriter, r *request) error {
+func (c *console) allowlistForm(w http.ResponseWriter, r *web.Request) error {
 	var lines []string
 	for _, entry := range r.Merchant.Spec.IPAllowlist {
 		lines = append(lines, string(entry))
@@ -104,7 +107,7 @@ func refused(merchant *v1alpha1.Merchant, block string) bool {
 		slices.ContainsFunc(merchant.Status.Allowlist.Refused, func(r v1alpha1.RefusedBlock) bool { return r.Block == block && r.KeyID == "" })
 }
 
-func (c *console) editAllowlist(w http.ResponseWriter, r *request) error {
+func (c *console) editAllowlist(w http.ResponseWriter, r *web.Request) error {
 	form := newAllowlistForm(r)
 	form.Allowlist = r.PostFormValue("allowlist")
 	var entries []v1alpha1.IPBlock
@@ -135,9 +138,9 @@ func (c *console) wrongEntry(entries []v1alpha1.IPBlock) string {
 		_, addressErr := netip.ParseAddr(text)
 		switch {
 		case err == nil && block != block.Masked():
-			return c.words.text("allowlist.error.bits", text, block.Masked())
+			return c.words.Text("allowlist.error.bits", text, block.Masked())
 		case err != nil && addressErr != nil:
-			return c.words.text("allowlist.error.form", text)
+			return c.words.Text("allowlist.error.form", text)
 		}
 	}
 	return ""

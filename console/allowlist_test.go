@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/text/language"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 )
 
@@ -104,11 +104,7 @@ func FuzzAllowlist(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	english, err := loadWords(language.English)
-	if err != nil {
-		f.Fatal(err)
-	}
-	c := &console{clients: clients, words: english}
+	c := &console{clients: clients, words: english(f)}
 	f.Fuzz(func(t *testing.T, entries, address string) {
 		if strings.Contains(address, ",") || strings.Trim(address, " \t") == "" {
 			t.Skip() // several addresses, or nothing is asked
@@ -120,7 +116,7 @@ func FuzzAllowlist(f *testing.F) {
 		sent := httptest.NewRequest(http.MethodGet, "/?address="+url.QueryEscape(address), http.NoBody)
 		sent.RemoteAddr = "192.0.2.1:1"
 		sent.Header["X-Forwarded-For"] = []string{address}
-		check, err := c.checkAllowlist(&request{Request: sent, Merchant: merchant}, nil)
+		check, err := c.checkAllowlist(&web.Request{Request: sent, Merchant: merchant}, nil)
 		if err != nil {
 			return // such a list is not published
 		}

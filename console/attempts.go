@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
@@ -24,18 +26,18 @@ type attempt struct {
 }
 
 func (c *console) newAttempt(a outbox.Attempt) attempt {
-	return attempt{At: a.At, Kind: a.Kind, Why: reasonText(c.words, a.Reason, a.Answer), Took: c.words.duration(a.Took)}
+	return attempt{At: a.At, Kind: a.Kind, Why: reasonText(c.words, a.Reason, a.Answer), Took: duration(c.words, a.Took)}
 }
 
 // duration is how long an attempt took, in milliseconds or seconds.
-func (w words) duration(d time.Duration) string {
+func duration(w web.Words, d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
-		return w.text("attempt.took.none")
+		return w.Text("attempt.took.none")
 	case d < time.Second:
-		return w.text("attempt.took.ms", d.Milliseconds())
+		return w.Text("attempt.took.ms", d.Milliseconds())
 	}
-	return w.text("attempt.took.s", fmt.Sprintf("%.1f", d.Seconds()))
+	return w.Text("attempt.took.s", fmt.Sprintf("%.1f", d.Seconds()))
 }
 
 // readAttempts returns the last failed attempts, the newest first. Errors are those of readHealth.
@@ -52,9 +54,9 @@ func (c *console) readAttempts(ctx context.Context, merchant *v1alpha1.Merchant)
 }
 
 // sendTestEvent changes no spec, so it works for Merchants that Git manages too, and for a disabled webhook.
-func (c *console) sendTestEvent(w http.ResponseWriter, r *request) error {
+func (c *console) sendTestEvent(w http.ResponseWriter, r *web.Request) error {
 	if r.Merchant.Spec.Webhook == nil {
-		return errNotFound
+		return web.ErrNotFound
 	}
 	now := c.now()
 	test := feed.NewWebhookTest(published.ID(r.Merchant.UID), r.Merchant.Spec.DisplayName, now.UTC().Format(time.RFC3339Nano), now)
@@ -66,14 +68,14 @@ func (c *console) sendTestEvent(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	// One that was sent a moment ago, by anybody, has the same answer: the page shows that.
-	return r.leadTo(w, "/webhook/test")
+	return r.LeadTo(w, "/webhook/test")
 }
 
 // testPage is the answer to a test event.
 type testPage struct {
 	Merchant *v1alpha1.Merchant
 	Base     string
-	Clock    clock
+	Clock    web.Clock
 	// Sent: there was one in the last day. Answered, Delivered: its attempt has ended, and how.
 	Sent, Answered, Delivered bool
 	Attempt                   attempt
@@ -84,11 +86,17 @@ type testPage struct {
 	Former bool
 }
 
+// maxWaits bounds the pages that wait for somebody else at once, and maxPersonWaits those of one person: each keeps a connection for as long as
+// answerTimeout.
+const maxWaits, maxPersonWaits = 64, 4
+
+var errTooManyWaits = errors.New("too many pages wait at once")
+
 // answerTimeout is more than an attempt takes, which ends after 15 s, and less than a request may.
 const answerTimeout = 18 * time.Second
 
 // showTestEvent waits for the answer of the merchant's server, so that the page has it without a script.
-func (c *console) showTestEvent(w http.ResponseWriter, r *request) error {
+func (c *console) showTestEvent(w http.ResponseWriter, r *web.Request) error {
 	test, err := c.awaitAnswer(r.Context(), r.Viewer, published.ID(r.Merchant.UID))
 	if err != nil {
 		return err
@@ -98,22 +106,22 @@ func (c *console) showTestEvent(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	page := testPage{
-		Merchant: r.Merchant, Base: merchantURL(r.Merchant), Clock: c.shopClock(r.Merchant), Disabled: health.Disabled(),
+		Merchant: r.Merchant, Base: web.MerchantURL(r.Merchant), Clock: c.shopClock(r.Merchant), Disabled: health.Disabled(),
 		Sent: test.EventID != "", Answered: test.Answered, Delivered: test.Reason == "delivered", Attempt: c.newAttempt(test.Attempt), EventID: test.EventID,
 	}
 	if webhook := r.Merchant.Spec.Webhook; test.Target != "" {
 		page.Former = webhook == nil || test.Target != (&published.Webhook{Webhook: *webhook}).Target()
 	}
 	if page.Delivered {
-		page.Answer = c.words.html("test.delivered", test.Answer)
+		page.Answer = c.words.HTML("test.delivered", test.Answer)
 	}
-	return c.pages.render(w, http.StatusOK, "test-event", r.view(page))
+	return c.pages.Render(w, http.StatusOK, "test-event", r.View(page))
 }
 
 // awaitAnswer waits for the answer to the last test event of a merchant. All who wait for one merchant's share the reads. Where too many wait
 // already it returns what is known now.
 func (c *console) awaitAnswer(ctx context.Context, viewer login.Person, merchantID string) (outbox.WebhookTest, error) {
-	end, err := c.waits.begin(viewer.User)
+	end, err := c.waits.Begin(viewer.User)
 	if err != nil {
 		found, err := c.outbox.Attempts(ctx, merchantID, c.now())
 		return found.WebhookTest, err

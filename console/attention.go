@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
 // attention is something that a person should fix.
@@ -18,8 +19,8 @@ type attention struct {
 }
 
 // attention returns what a shop owner should look at first, the most urgent first.
-func (p *merchantPage) attention(w words) (all []attention, err error) {
-	for _, find := range []func(words) ([]attention, error){p.merchantAttention, p.keyAttention, p.allowlistAttention, p.webhookAttention} {
+func (p *merchantPage) attention(w web.Words) (all []attention, err error) {
+	for _, find := range []func(web.Words) ([]attention, error){p.merchantAttention, p.keyAttention, p.allowlistAttention, p.webhookAttention} {
 		found, err := find(w)
 		if err != nil {
 			return nil, err
@@ -37,18 +38,18 @@ func (p *merchantPage) offer(text template.HTML, may bool, action, path string) 
 	return attention{Text: text, Action: action, Link: p.Base + path}
 }
 
-func (p *merchantPage) merchantAttention(w words) ([]attention, error) {
+func (p *merchantPage) merchantAttention(w web.Words) ([]attention, error) {
 	switch p.Merchant.Spec.State {
 	case v1alpha1.MerchantSuspended:
-		return []attention{{Text: w.html("attention.suspended")}}, nil
+		return []attention{{Text: w.HTML("attention.suspended")}}, nil
 	case v1alpha1.MerchantClosed:
-		return []attention{{Text: w.html("attention.closed")}}, nil
+		return []attention{{Text: w.HTML("attention.closed")}}, nil
 	case v1alpha1.MerchantActive:
 	}
 	return nil, nil
 }
 
-func (p *merchantPage) keyAttention(w words) (all []attention, err error) {
+func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
 	for _, key := range p.Keys {
 		ends := key.Spec.ExpiresAt
 		if key.Overlap != nil && key.OldKeyUse.Used {
@@ -60,11 +61,11 @@ func (p *merchantPage) keyAttention(w words) (all []attention, err error) {
 		}
 		switch {
 		case key.Lost:
-			all = append(all, p.offer(w.html("attention.key.lost", key.Name), p.Rights.RotateKeys, w.text("attention.key.lost.action"), "/keys/"+key.Name+"/rotate"))
+			all = append(all, p.offer(w.HTML("attention.key.lost", key.Name), p.Rights.RotateKeys, w.Text("attention.key.lost.action"), "/keys/"+key.Name+"/rotate"))
 		case key.Overlap != nil && key.OldKeyUse.Used:
-			all = append(all, p.offer(w.html("attention.key.old", key.Name, at), true, w.text("attention.key.old.action"), "?key="+url.QueryEscape(key.Name)+"#key-"+key.Name))
+			all = append(all, p.offer(w.HTML("attention.key.old", key.Name, at), true, w.Text("attention.key.old.action"), "?key="+url.QueryEscape(key.Name)+"#key-"+key.Name))
 		case key.Expiring:
-			all = append(all, p.offer(w.html("attention.key.expiring", key.Name, at), p.Rights.IssueKeys, w.text("attention.key.expiring.action"), "/new-key"))
+			all = append(all, p.offer(w.HTML("attention.key.expiring", key.Name, at), p.Rights.IssueKeys, w.Text("attention.key.expiring.action"), "/new-key"))
 		}
 	}
 	return all, nil
@@ -73,11 +74,11 @@ func (p *merchantPage) keyAttention(w words) (all []attention, err error) {
 // blockedFor is how long a blocked address is worth a look.
 const blockedFor = 24 * time.Hour
 
-func (p *merchantPage) allowlistAttention(w words) ([]attention, error) {
+func (p *merchantPage) allowlistAttention(w web.Words) ([]attention, error) {
 	var blocks []v1alpha1.RefusedBlock
 	if p.Merchant.Status.Allowlist != nil {
 		for _, block := range p.Merchant.Status.Allowlist.Refused {
-			if p.Clock.now.Sub(block.LastSeen.Time) < blockedFor {
+			if p.Clock.Now.Sub(block.LastSeen.Time) < blockedFor {
 				blocks = append(blocks, block)
 			}
 		}
@@ -91,27 +92,27 @@ func (p *merchantPage) allowlistAttention(w words) ([]attention, error) {
 	}
 	may := p.Rights.EditAllowlist && p.Manager.Tool == ""
 	if len(blocks) == 1 && blocks[0].KeyID != "" { // nothing here changes the list of a key
-		return []attention{{Text: w.html("attention.blocked.key", p.Keys.Name(blocks[0].KeyID), blocks[0].Block)}}, nil
+		return []attention{{Text: w.HTML("attention.blocked.key", p.Keys.Name(blocks[0].KeyID), blocks[0].Block)}}, nil
 	}
 	if len(blocks) == 1 {
-		return []attention{p.offer(w.count(key, blocks[0].Requests, blocks[0].Block), may, w.text("attention.blocked.action"), "/allowlist?"+url.Values{"add": {blocks[0].Block}}.Encode())}, nil
+		return []attention{p.offer(w.Count(key, blocks[0].Requests, blocks[0].Block), may, w.Text("attention.blocked.action"), "/allowlist?"+url.Values{"add": {blocks[0].Block}}.Encode())}, nil
 	}
-	return []attention{p.offer(w.html(key+".many", len(blocks), blocks[0].Block), true, w.text("attention.blocked.many.action"), "#allowlist")}, nil
+	return []attention{p.offer(w.HTML(key+".many", len(blocks), blocks[0].Block), true, w.Text("attention.blocked.many.action"), "#allowlist")}, nil
 }
 
-func (p *merchantPage) webhookAttention(w words) (all []attention, err error) {
+func (p *merchantPage) webhookAttention(w web.Words) (all []attention, err error) {
 	if p.Merchant.Spec.Webhook != nil && p.Webhook.Failing {
 		found := attention{Text: p.Webhook.Message}
 		switch {
 		case p.Webhook.Disabled() && p.Rights.EditWebhook:
-			found.Action, found.Link, found.Post = w.text("attention.webhook.disabled.action"), p.Base+"/webhook/resume", true
+			found.Action, found.Link, found.Post = w.Text("attention.webhook.disabled.action"), p.Base+"/webhook/resume", true
 		case !p.Webhook.Disabled():
-			found.Action, found.Link = w.text("attention.webhook.failing.action"), p.Base+"#attempts"
+			found.Action, found.Link = w.Text("attention.webhook.failing.action"), p.Base+"#attempts"
 		}
 		all = append(all, found)
 	}
 	if p.Webhook.Dead > 0 {
-		all = append(all, p.offer(w.count("attention.dead", p.Webhook.Dead), p.Rights.EditWebhook && p.Merchant.Spec.Webhook != nil, w.text("attention.dead.action"), "/dead-letters/resend"))
+		all = append(all, p.offer(w.Count("attention.dead", p.Webhook.Dead), p.Rights.EditWebhook && p.Merchant.Spec.Webhook != nil, w.Text("attention.dead.action"), "/dead-letters/resend"))
 	}
 	return all, nil
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
@@ -67,7 +68,7 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{"lost", key(func(k *keyRow) { k.Lost = true }), "The key of till-1 was lost", "Make a new one: /m/keys/till-1/rotate", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			page := merchantPage{Merchant: &v1alpha1.Merchant{}, Base: "/m", Clock: clock{english(t), now, time.UTC}, Rights: rights{true, true, true, true, true}}
+			page := merchantPage{Merchant: &v1alpha1.Merchant{}, Base: "/m", Clock: web.Clock{Words: english(t), Now: now, Location: time.UTC}, Rights: rights{true, true, true, true, true}}
 			test.change(&page)
 			text, action := attentionText(t, &page)
 			if text == "" != (test.text == "") || !strings.Contains(text, test.text) || action != test.action {
@@ -85,10 +86,12 @@ func TestMerchantPage_Attention(t *testing.T) {
 	}
 }
 
+var tags = regexp.MustCompile(`<[^>]*>`)
+
 // attentionText is what the page says, without markup, and the actions.
 func attentionText(t *testing.T, page *merchantPage) (text, action string) {
 	t.Helper()
-	found, err := page.attention(page.Clock.words)
+	found, err := page.attention(page.Clock.Words)
 	if err != nil {
 		t.Fatal(err)
 	}

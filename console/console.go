@@ -10,71 +10,92 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/text/language"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/payments"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
-	"github.com/merchant-operator/merchant-operator/internal/money"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/role"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // console handles requests. It is safe for concurrent use.
 type console struct {
-	options    Options
-	log        *slog.Logger
-	origin     *url.URL // of our pages
-	secure     bool     // they are on https
-	pages      *pages
-	words      words
-	login      *login.Handler
-	outbox     *outbox.Outbox // dead letters, health of webhooks
-	payments   paymentReader
-	closedDays *closedDays
-	amounts    money.Formatter
-	exports    *inflight // downloads
-	waits      *inflight // pages that wait for a merchant's server, or for the operator
-	reviewer   *authz.Reviewer
-	merchants  client.Reader // Merchants and ApiKeys in memory, without what the list does not need
-	kube       client.Client // reads and writes at the Kubernetes API
-	issuer     *issuer
-	clients    clientaddr.Resolver
-	limit      *ratelimit.Limiter // of client addresses
-	metrics    *metrics
-	tracer     *tracing.Tracer // of requests; nil: none
-	// answerTimeout is how long a page waits for the answer to a test event, or for a new signing secret.
+	options Options
+	log     *slog.Logger
+	now     func() time.Time
+	metrics *metrics
+	tracer  *tracing.Tracer // of requests; nil: none
+
+	origin  *url.URL // of our pages
+	clients clientaddr.Resolver
+	limit   *ratelimit.Limiter // of client addresses
+	pages   *web.Pages
+	words   web.Words
+
+	login    *login.Handler
+	reviewer *authz.Reviewer
+	payments *payments.Handler
+
+	kube      client.Client // reads and writes at the Kubernetes API
+	merchants cache.Cache   // Merchants and ApiKeys in memory, without what the list does not need
+	issuer    *issuer
+
+	outbox  *outbox.Outbox      // dead letters, health of webhooks
+	waits   *web.Inflight       // pages that wait for a merchant's server, or for the operator
+	answers *singleflight.Group // waits for the answer to a test event, by merchant id
+	// answerTimeout is how long a page waits for that, or for a new signing secret.
 	answerTimeout time.Duration
-	answers       *singleflight.Group // waits for one, by merchant id
-	now           func() time.Time
 }
 
-// newConsole returns a console without its connections.
-func newConsole(options Options) (*console, error) {
+// newConsole returns a console with the role's connections. Its merchants are to be started.
+func newConsole(options Options, r *role.Role) (*console, error) {
 	origin, err := url.Parse(options.ExternalURL)
 	if err != nil {
 		return nil, fmt.Errorf("--external-url: %w", err)
 	}
 	origin.Path = ""
-	words, err := loadWords(language.English)
+	c := &console{
+		options: options, log: options.Log, now: options.Now, metrics: newMetrics(r.Registry), tracer: r.Tracer,
+		origin: origin, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),
+		reviewer: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now),
+		outbox:   outbox.New(r.Redis),
+		waits:    web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
+	}
+	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
+		return nil, err
+	}
+	if c.words, err = web.LoadWords(language.English); err != nil {
+		return nil, err
+	}
+	if c.pages, err = web.NewPages(c.words); err != nil {
+		return nil, err
+	}
+	if c.login, err = c.newLogin(r.Redis, r.Registry); err != nil {
+		return nil, err
+	}
+	if c.kube, c.merchants, err = connect(r.Cluster, options.WatchNamespaces); err != nil {
+		return nil, err
+	}
+	if c.issuer, err = newIssuer(r.Cluster, options); err != nil {
+		return nil, err
+	}
+	sessions, err := store.New(r.Redis, store.Options{History: options.History})
 	if err != nil {
 		return nil, err
 	}
-	pages, err := newPages(words)
-	if err != nil {
-		return nil, err
-	}
-	clients, err := clientaddr.NewResolver(options.TrustedProxies)
-	if err != nil {
-		return nil, err
-	}
-	return &console{
-		options: options, log: options.Log, origin: origin, secure: origin.Scheme == "https",
-		pages: pages, words: words, amounts: money.NewFormatter(language.English), exports: newInflight(maxExports, maxPersonExports, errTooManyExports), waits: newInflight(maxWaits, maxPersonWaits, errTooManyWaits), clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now), answers: new(singleflight.Group), now: options.Now,
-		answerTimeout: answerTimeout, closedDays: newClosedDays(),
-	}, nil
+	c.payments = payments.New(payments.Options{
+		Store: sessions, Pages: c.pages, Words: c.words, KeyNames: c.keyNames, Log: c.log, Now: c.now,
+	})
+	return c, nil
 }
 
 func (c *console) newLogin(connection *redis.Client, registry *prometheus.Registry) (*login.Handler, error) {
@@ -84,6 +105,11 @@ func (c *console) newLogin(connection *redis.Client, registry *prometheus.Regist
 	})
 }
 
+// shopClock is the clock on the wall of the shop.
+func (c *console) shopClock(merchant *v1alpha1.Merchant) web.Clock {
+	return web.Clock{Words: c.words, Now: c.now(), Location: merchant.Spec.TimeZone.Location()}
+}
+
 func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {
-	return c.pages.render(w, http.StatusOK, "signed-out", view{Title: "Signed out"})
+	return c.pages.Render(w, http.StatusOK, "signed-out", web.View{Title: "Signed out"})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -30,7 +31,7 @@ type deadLetter struct {
 	Why      string
 }
 
-func newDeadLetter(w words, letter outbox.DeadLetter) deadLetter {
+func newDeadLetter(w web.Words, letter outbox.DeadLetter) deadLetter {
 	d := deadLetter{
 		ID: letter.Event.ID, Kind: letter.Event.Kind, FailedAt: letter.FailedAt, Attempts: letter.Attempts,
 		Why: reasonText(w, letter.Reason, letter.Answer),
@@ -42,11 +43,11 @@ func newDeadLetter(w words, letter outbox.DeadLetter) deadLetter {
 }
 
 // reasonText says why an event was not delivered.
-func reasonText(w words, reason, answer string) string {
-	if !w.known("reason." + reason) {
-		return w.text("reason.other", reason)
+func reasonText(w web.Words, reason, answer string) string {
+	if !w.Known("reason." + reason) {
+		return w.Text("reason.other", reason)
 	}
-	return w.text("reason."+reason, answer)
+	return w.Text("reason."+reason, answer)
 }
 
 // hideOrders takes away what only who may see payments may see.
@@ -84,12 +85,12 @@ type resendForm struct {
 	Letters  []deadLetter // those to send, the newest first
 	Left     int64        // how many dead letters are left then
 	Webhook  webhookHealth
-	Clock    clock
+	Clock    web.Clock
 	Error    string
 }
 
 // newResendForm returns the form that a request asks for. Errors: errNoDeadLetter, those of Redis.
-func (c *console) newResendForm(r *request) (form resendForm, err error) {
+func (c *console) newResendForm(r *web.Request) (form resendForm, err error) {
 	form = resendForm{Merchant: r.Merchant, Event: r.FormValue("event"), Clock: c.shopClock(r.Merchant)}
 	if form.Webhook, err = c.readHealth(r.Context(), r.Merchant); err != nil {
 		return form, err
@@ -114,11 +115,11 @@ func (c *console) newResendForm(r *request) (form resendForm, err error) {
 	return form, nil
 }
 
-func (c *console) renderResendForm(w http.ResponseWriter, r *request, status int, form resendForm) error {
-	return c.pages.render(w, status, "dead-letters", r.view(form))
+func (c *console) renderResendForm(w http.ResponseWriter, r *web.Request, status int, form resendForm) error {
+	return c.pages.Render(w, status, "dead-letters", r.View(form))
 }
 
-func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *request) error {
+func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *web.Request) error {
 	form, err := c.newResendForm(r)
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func (c *console) resendDeadLettersForm(w http.ResponseWriter, r *request) error
 }
 
 // resendDeadLetters changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resendDeadLetters(w http.ResponseWriter, r *request) error {
+func (c *console) resendDeadLetters(w http.ResponseWriter, r *web.Request) error {
 	form, err := c.newResendForm(r)
 	if err != nil {
 		return err
@@ -142,9 +143,9 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *request) error {
 	}
 	switch {
 	case errors.Is(err, errNoWebhook):
-		form.Error = c.words.text("resend.nowebhook")
+		form.Error = c.words.Text("resend.nowebhook")
 	case errors.Is(err, errDisabled):
-		form.Error = c.words.text("resend.disabled")
+		form.Error = c.words.Text("resend.disabled")
 		if form.Webhook, err = c.readHealth(r.Context(), r.Merchant); err != nil {
 			return err
 		}
@@ -153,7 +154,7 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *request) error {
 	case sent == 0: // somebody else was faster
 		return errNoDeadLetter
 	default:
-		return r.leadTo(w, "#webhook")
+		return r.LeadTo(w, "#webhook")
 	}
 	return c.renderResendForm(w, r, http.StatusConflict, form)
 }

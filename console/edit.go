@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -43,7 +44,7 @@ type editForm struct {
 }
 
 // newEditForm returns the form of a page, before it was sent or as it was sent.
-func newEditForm(r *request, page, action string) editForm {
+func newEditForm(r *web.Request, page, action string) editForm {
 	form := editForm{page: page, action: action, Merchant: r.Merchant, Generation: r.Merchant.Generation}
 	if r.Method == http.MethodPost {
 		form.Generation, _ = strconv.ParseInt(r.PostFormValue("generation"), 10, 64) // no Merchant has the generation 0
@@ -67,34 +68,34 @@ func (e *gitManagedError) Error() string {
 	return fmt.Sprintf("%s is managed by %s. Change it in Git: %s %s.", e.object, e.owner.Tool, e.owner.Tool, e.owner.Source)
 }
 
-func (c *console) renderEditForm(w http.ResponseWriter, r *request, status int, form editForm) error {
-	return c.pages.render(w, status, form.page, r.view(form))
+func (c *console) renderEditForm(w http.ResponseWriter, r *web.Request, status int, form editForm) error {
+	return c.pages.Render(w, status, form.page, r.View(form))
 }
 
 // edit changes the Merchant and leads back to the section of its page with the form's name, or shows the form again.
-func (c *console) edit(w http.ResponseWriter, r *request, form editForm, change func(*v1alpha1.Merchant)) error {
+func (c *console) edit(w http.ResponseWriter, r *web.Request, form editForm, change func(*v1alpha1.Merchant)) error {
 	changed, err := c.change(r.Context(), w, r, form, change)
 	if err != nil || !changed {
 		return err
 	}
-	return r.leadTo(w, "#"+form.page)
+	return r.LeadTo(w, "#"+form.page)
 }
 
 // change changes the Merchant until ctx ends; else it shows the form again, and says why not. The API server checks the fields: there is one rule
 // for the console and for kubectl.
-func (c *console) change(ctx context.Context, w http.ResponseWriter, r *request, form editForm, change func(*v1alpha1.Merchant)) (done bool, err error) {
+func (c *console) change(ctx context.Context, w http.ResponseWriter, r *web.Request, form editForm, change func(*v1alpha1.Merchant)) (done bool, err error) {
 	refuse := func(message string) (bool, error) {
 		form.Error, form.Generation = message, r.Merchant.Generation
 		return false, c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
 	}
 	if form.Generation != r.Merchant.Generation {
-		return refuse(c.words.text("form.changed"))
+		return refuse(c.words.Text("form.changed"))
 	}
 	changed, err := c.patch(ctx, r.Merchant, change)
 	c.record(ctx, event{r.Viewer, form.action, r.Merchant, published.ID(r.Merchant.UID), changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
-		return refuse(c.words.text("form.changed"))
+		return refuse(c.words.Text("form.changed"))
 	case apierrors.IsInvalid(err):
 		return refuse(c.invalidReason(err))
 	case err != nil:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/text/language"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,10 +25,10 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
@@ -110,26 +111,27 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 		IssuerURL: identities.Issuer, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, Scopes: []string{"profile"},
 		UsernameClaim: "sub", UsernamePrefix: "oidc:", GroupsClaim: "groups", GroupsPrefix: "oidc:",
 	}
-	options.Log = slog.New(slog.NewTextHandler(&f.log, nil))
+	options.Log, options.Now = slog.New(slog.NewTextHandler(&f.log, nil)), f.clock
 	for _, c := range change {
 		c(&options)
 	}
 	if err := options.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	built, err := newConsole(options)
+	connection, config := storetest.Client(t, f.redis.URL()), f.account()
+	f.store = storetest.Store(t, connection)
+	core, err := kube.Client(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.console = built
-	f.now, f.limit = f.clock, ratelimit.NewLimiter(options.RequestLimit, f.clock)
-	registry, connection := prometheus.NewRegistry(), storetest.Client(t, f.redis.URL())
-	f.metrics, f.outbox, f.store = newMetrics(registry), outbox.New(connection), storetest.Store(t, connection)
-	f.payments = f.store
-	if f.login, err = f.newLogin(connection, registry); err != nil {
+	f.console, err = newConsole(options, &role.Role{Registry: prometheus.NewRegistry(), Redis: connection, Cluster: config, Kube: core})
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.connectCluster()
+	go func() { _ = f.merchants.Start(t.Context()) }()
+	if err := awaitCache(t.Context(), f.merchants); err != nil {
+		t.Fatal(err)
+	}
 	server.Config.Handler = f.handler()
 	server.Start()
 	t.Cleanup(server.Close)
@@ -160,21 +162,6 @@ func (f *fixture) account() *rest.Config {
 	config := rest.CopyConfig(account.Config())
 	config.QPS = -1
 	return config
-}
-
-// connectCluster gives the console the rights of its service account.
-func (f *fixture) connectCluster() {
-	f.t.Helper()
-	config := f.account()
-	f.reviewer = f.newReviewer(config)
-	merchants, err := f.connect(config)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	go func() { _ = merchants.Start(f.t.Context()) }()
-	if err := awaitCache(f.t.Context(), merchants); err != nil {
-		f.t.Fatal(err)
-	}
 }
 
 // newReviewer has decided nothing yet.
@@ -274,6 +261,16 @@ func (f *fixture) awaitRight(who authz.Subject, verb string, want bool, name str
 		allowed, err := beside.may(f.t.Context(), who, verb, f.namespace, name)
 		return err == nil && allowed == want
 	})
+}
+
+// english are the words of the pages.
+func english(t testing.TB) web.Words {
+	t.Helper()
+	w, err := web.LoadWords(language.English)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func user(u oidctest.User) rbacv1.Subject {

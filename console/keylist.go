@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -60,7 +62,7 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]
 }
 
 // newKeyRow keeps no more of the metadata than a page shows.
-func newKeyRow(w words, key v1alpha1.ApiKey, now time.Time) keyRow {
+func newKeyRow(w web.Words, key v1alpha1.ApiKey, now time.Time) keyRow {
 	row := keyRow{ApiKey: key, Manager: gitops.FindManager(&key)}
 	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
 	switch {
@@ -68,7 +70,7 @@ func newKeyRow(w words, key v1alpha1.ApiKey, now time.Time) keyRow {
 		row.Problem = v1alpha1.ReasonDisabled
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
 		row.Problem = notReady
-	case ready.Status == metav1.ConditionFalse && w.known("problem."+ready.Reason):
+	case ready.Status == metav1.ConditionFalse && w.Known("problem."+ready.Reason):
 		row.Problem = ready.Reason
 	case ready.Status == metav1.ConditionFalse:
 		row.Problem = notReady
@@ -109,14 +111,27 @@ func newOldKeyUse(status v1alpha1.ApiKeyStatus) oldKeyUse {
 // notReady is the problem of a key whose condition Ready has no reason that concerns a shop owner.
 const notReady = "NotReady"
 
-// apiKey returns an ApiKey of the Merchant. errNotFound: there is none.
+// apiKey returns an ApiKey of the Merchant. web.ErrNotFound: there is none.
 func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
 	var key v1alpha1.ApiKey
 	if err := c.get(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
 		return nil, err
 	}
 	if key.Spec.MerchantRef.Name != merchant.Name {
-		return nil, errNotFound
+		return nil, web.ErrNotFound
 	}
 	return &key, nil
+}
+
+// keyNames are the names of a merchant's ApiKeys, by their key ids.
+func (c *console) keyNames(ctx context.Context, merchant *v1alpha1.Merchant) (map[string]string, error) {
+	keys, err := c.listKeys(ctx, merchant)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]string, len(keys))
+	for _, key := range keys {
+		names[published.ID(key.UID)] = key.Name
+	}
+	return names, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -33,7 +34,7 @@ type keyForm struct {
 	Error    string
 	Overlaps []overlap
 	Manager  gitops.Manager // of the key; the zero Manager: none
-	Clock    clock
+	Clock    web.Clock
 }
 
 // overlap is how long the old key stays valid, with words of its own (rotate.overlap.*).
@@ -49,7 +50,7 @@ type keyPage struct {
 	// First: nobody had a key of it before. OldUntil is when the last old key ends; zero: all have ended.
 	First    bool
 	OldUntil time.Time
-	Clock    clock
+	Clock    web.Clock
 }
 
 // What the form of a new key offers. Absent in the spec, permissions are all.
@@ -61,21 +62,21 @@ const (
 // maxKeys limits the ApiKeys that people create for one Merchant.
 const maxKeys = 100
 
-func (c *console) newKeyForm(w http.ResponseWriter, r *request) error {
+func (c *console) newKeyForm(w http.ResponseWriter, r *web.Request) error {
 	return c.renderKeyForm(w, r, http.StatusOK, "key-new", keyForm{})
 }
 
-func (c *console) renderKeyForm(w http.ResponseWriter, r *request, status int, page string, form keyForm) error {
+func (c *console) renderKeyForm(w http.ResponseWriter, r *web.Request, status int, page string, form keyForm) error {
 	form.Merchant, form.Overlaps, form.Clock = r.Merchant, overlaps(), c.shopClock(r.Merchant)
 	if form.Key != nil {
 		form.Manager = gitops.FindManager(form.Key)
 	}
-	return c.pages.render(w, status, page, r.view(form))
+	return c.pages.Render(w, status, page, r.View(form))
 }
 
 // issueKey creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
 // ApiKey exists and nobody knows its key; rotating gives one.
-func (c *console) issueKey(w http.ResponseWriter, r *request) error {
+func (c *console) issueKey(w http.ResponseWriter, r *web.Request) error {
 	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
 	permissions := cmp.Or(r.PostFormValue("permissions"), tillPermissions)
 	form := keyForm{Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions}
@@ -84,20 +85,20 @@ func (c *console) issueKey(w http.ResponseWriter, r *request) error {
 		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-new", form)
 	}
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
-		return refuse(c.words.text("issue.error.name"))
+		return refuse(c.words.Text("issue.error.name"))
 	}
 	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
-		return refuse(c.words.text("issue.error.mode"))
+		return refuse(c.words.Text("issue.error.mode"))
 	}
 	if permissions != tillPermissions && permissions != allPermissions {
-		return refuse(c.words.text("issue.error.permissions"))
+		return refuse(c.words.Text("issue.error.permissions"))
 	}
 	existing, err := c.listKeys(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
 	if len(existing) >= maxKeys {
-		return refuse(c.words.text("issue.error.many", len(existing)))
+		return refuse(c.words.Text("issue.error.many", len(existing)))
 	}
 	key := &v1alpha1.ApiKey{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Merchant.Namespace, Name: form.Name},
@@ -110,7 +111,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *request) error {
 	}
 	switch err := c.kube.Create(r.Context(), key, client.FieldOwner(fieldOwner)); {
 	case apierrors.IsAlreadyExists(err):
-		return refuse(c.words.text("issue.error.taken"))
+		return refuse(c.words.Text("issue.error.taken"))
 	case apierrors.IsInvalid(err):
 		return refuse(c.invalidReason(err))
 	case err != nil:
@@ -159,24 +160,24 @@ func (e *notIssuedError) Error() string {
 func (e *notIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
-func (c *console) showKey(w http.ResponseWriter, r *request, page keyPage) error {
+func (c *console) showKey(w http.ResponseWriter, r *web.Request, page keyPage) error {
 	page.Merchant, page.Clock = r.Merchant, c.shopClock(r.Merchant)
-	return c.pages.render(w, http.StatusOK, "key", r.view(page))
+	return c.pages.Render(w, http.StatusOK, "key", r.View(page))
 }
 
 // showKeyForm shows the form of an action on a key.
 func (c *console) showKeyForm(page string) keyHandler {
-	return func(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+	return func(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
 		return c.renderKeyForm(w, r, http.StatusOK, page, keyForm{Key: key})
 	}
 }
 
 // rotateKey works for keys that Git manages too, for it changes no spec.
-func (c *console) rotateKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+func (c *console) rotateKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
 	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
-		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: c.words.text("rotate.error.overlap")})
+		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: c.words.Text("rotate.error.overlap")})
 	}
 	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, r.Viewer.User)
 	c.record(r.Context(), event{r.Viewer, actionRotate, key, published.ID(key.UID), issued.Generation, err})
@@ -195,7 +196,7 @@ func (c *console) rotateKey(w http.ResponseWriter, r *request, key *v1alpha1.Api
 func knownOverlap(seconds int64) bool { return slices.Contains(overlaps(), overlap{seconds}) }
 
 // enableKey switches a disabled key on again.
-func (c *console) enableKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+func (c *console) enableKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
 	if err := checkKeyManager(key); err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (c *console) enableKey(w http.ResponseWriter, r *request, key *v1alpha1.Api
 
 // disableKey works for a key that Git manages too, if the person says so: labels and annotations are anybody's, and must not keep a leaked key
 // alive.
-func (c *console) disableKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+func (c *console) disableKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
 	if err := checkKeyManager(key); err != nil && r.PostFormValue("override") != "yes" {
 		return err
 	}
@@ -214,7 +215,7 @@ func (c *console) disableKey(w http.ResponseWriter, r *request, key *v1alpha1.Ap
 	return c.changeKey(w, r, key, actionDisable, func(ctx context.Context) error { return c.setKeyState(ctx, key, v1alpha1.ApiKeyDisabled) })
 }
 
-func (c *console) deleteKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey) error {
+func (c *console) deleteKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
 	if err := checkKeyManager(key); err != nil {
 		return err
 	}
@@ -235,8 +236,8 @@ func checkKeyManager(key *v1alpha1.ApiKey) error {
 }
 
 // askKeyName shows the form again in which the person has typed another name than the key's.
-func (c *console) askKeyName(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey, page string) error {
-	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: c.words.text("key.error.name", key.Name)}
+func (c *console) askKeyName(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, page string) error {
+	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: c.words.Text("key.error.name", key.Name)}
 	return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, page, form)
 }
 
@@ -247,11 +248,11 @@ func (c *console) setKeyState(ctx context.Context, key *v1alpha1.ApiKey, state v
 }
 
 // changeKey makes a change and leads back to the keys.
-func (c *console) changeKey(w http.ResponseWriter, r *request, key *v1alpha1.ApiKey, action string, change func(context.Context) error) error {
+func (c *console) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, action string, change func(context.Context) error) error {
 	err := change(r.Context())
 	c.record(r.Context(), event{r.Viewer, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
 	if err != nil {
 		return kubernetesError(action+" an ApiKey", err)
 	}
-	return r.leadTo(w, "#keys")
+	return r.LeadTo(w, "#keys")
 }

@@ -21,31 +21,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // fieldOwner owns what the console writes.
 const fieldOwner = "merchant-operator-console"
 
-// connect makes the client of the Kubernetes API, and a cache of Merchants and ApiKeys for the list, which would be slow without.
-func (c *console) connect(cluster *rest.Config) (cache.Cache, error) {
+// connect makes the client of the Kubernetes API, and a cache of the namespaces' Merchants and ApiKeys for the list, which would be slow without.
+func connect(cluster *rest.Config, namespaces []string) (client.Client, cache.Cache, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+		return nil, nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	var err error
-	if c.kube, err = client.New(cluster, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+	direct, err := client.New(cluster, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
 	merchants, err := cache.New(cluster, cache.Options{
 		Scheme: scheme, NewInformer: kube.PagedInformers(strip), DefaultTransform: strip,
-		DefaultNamespaces: kube.WatchedNamespaces(c.options.WatchNamespaces),
+		DefaultNamespaces: kube.WatchedNamespaces(namespaces),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create a cache of Merchants: %w", err)
+		return nil, nil, fmt.Errorf("create a cache of Merchants: %w", err)
 	}
-	c.merchants = merchants
-	return merchants, nil
+	return direct, merchants, nil
 }
 
 // strip keeps what the list shows, so that a tenant's metadata, messages and lists cost no memory.
@@ -107,16 +107,13 @@ func awaitCache(ctx context.Context, merchants cache.Cache) error {
 	return nil
 }
 
-// errNotFound is the answer to what does not exist and to what the person may not see.
-var errNotFound = errors.New("not found")
-
 // errKubernetes means that the Kubernetes API did not answer.
 var errKubernetes = errors.New("the Kubernetes API is unavailable")
 
-// kubernetesError is errNotFound, or errKubernetes with the reason.
+// kubernetesError is web.ErrNotFound, or errKubernetes with the reason.
 func kubernetesError(what string, err error) error {
 	if apierrors.IsNotFound(err) {
-		return errNotFound
+		return web.ErrNotFound
 	}
 	return fmt.Errorf("%w: %s: %w", errKubernetes, what, err)
 }
@@ -131,10 +128,10 @@ func mayBeDone(err error) bool {
 // as the request may take. Any other change has the request's time.
 const kubernetesTimeout = 4 * time.Second
 
-// get reads an object that a request names. What cannot be a name is errNotFound, and no part of a path of the Kubernetes API.
+// get reads an object that a request names. What cannot be a name is web.ErrNotFound, and no part of a path of the Kubernetes API.
 func (c *console) get(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	if len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) > 0 {
-		return errNotFound
+		return web.ErrNotFound
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
 	defer cancel()
@@ -151,7 +148,7 @@ var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)
 func (c *console) invalidReason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
-		return c.words.text("form.refused")
+		return c.words.Text("form.refused")
 	}
 	var reasons []string
 	for _, cause := range status.Status().Details.Causes {

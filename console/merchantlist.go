@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,11 +13,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
-	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 const (
@@ -26,8 +23,6 @@ const (
 	pageSize = 50
 	// maxSorted bounds the Merchants among which those that need attention come first.
 	maxSorted = 2000
-	// countedPayments bounds the payments of a day that are counted for a Merchant of the list.
-	countedPayments = 100
 	// parallelReads bounds what one page reads from Redis at once.
 	parallelReads = 16
 )
@@ -65,7 +60,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer l
 		return err
 	}
 	if len(seen) == 1 && !incomplete && len(query) == 0 { // who has one shop goes straight in
-		http.Redirect(w, r, merchantURL(seen[0]), http.StatusSeeOther)
+		http.Redirect(w, r, web.MerchantURL(seen[0]), http.StatusSeeOther)
 		return nil
 	}
 	page := merchantsPage{Query: query.Get("q"), Total: len(seen), Incomplete: incomplete}
@@ -88,7 +83,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer l
 	if err := c.countToday(r.Context(), viewer, page.Merchants, page.Total); err != nil {
 		return err
 	}
-	return c.pages.render(w, http.StatusOK, "merchants", view{Title: "Merchants", Viewer: &viewer, Data: page})
+	return c.pages.Render(w, http.StatusOK, "merchants", web.View{Title: "Merchants", Viewer: &viewer, Data: page})
 }
 
 // merchantRows returns the rows in the order of the list: those that need attention first, else by name.
@@ -201,31 +196,15 @@ func (c *console) countToday(ctx context.Context, viewer login.Person, rows []me
 	if err != nil {
 		return err
 	}
-	now := c.now()
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.SetLimit(parallelReads)
 	for i := range rows {
 		if allowed[i] {
 			reads.Go(func() (err error) {
-				rows[i].Paid, err = c.paidToday(ctx, rows[i].Merchant, now)
+				rows[i].Paid, err = c.payments.PaidToday(ctx, rows[i].Merchant)
 				return err
 			})
 		}
 	}
 	return reads.Wait()
-}
-
-func (c *console) paidToday(ctx context.Context, merchant *v1alpha1.Merchant, now time.Time) (template.HTML, error) {
-	query := store.EndedQuery{Status: session.Completed, Limit: countedPayments}
-	query.From, query.To = payments.DayAt(now, merchant.Spec.TimeZone.Location()).Bounds()
-	found, err := c.payments.ReadEnded(ctx, newAccount(merchant, false), query)
-	switch more := found.Next != (feed.EntryID{}); {
-	case err != nil:
-		return "", err
-	case more && len(found.Sessions) == 0: // among many that were not paid
-		return "", nil
-	case more:
-		return c.words.html("list.paid.more", len(found.Sessions)), nil
-	}
-	return c.words.count("list.paid", int64(len(found.Sessions))), nil
 }

@@ -72,10 +72,10 @@ func TestListMerchants_AttentionAndToday(t *testing.T) {
 	reader := &fakePayments{Store: f.store, all: map[store.Account][]store.EndedSession{
 		live(quiet): {ended(quiet, 1, session.Completed, 100, now), ended(quiet, 2, session.Failed, 100, now), ended(quiet, 3, session.Completed, 100, now.Add(-49*time.Hour))},
 	}}
-	for i := range countedPayments + 1 {
+	for i := range 100 + 1 {
 		reader.all[live(busy)] = append(reader.all[live(busy)], ended(busy, i, session.Completed, 100, now))
 	}
-	f.payments = reader
+	f.payments.Store = reader
 	f.grant(user(alice), []string{"get"})
 	f.grant(user(alice), []string{"viewpayments"}, "acme", "bakery")
 	browser := f.signedIn(alice)

@@ -11,19 +11,20 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/payments"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
-	"github.com/merchant-operator/merchant-operator/internal/payments"
 )
 
 // merchantPage is one Merchant: what needs attention, what was paid today, and how it is connected.
 type merchantPage struct {
 	Merchant  *v1alpha1.Merchant
 	Base      string // address of the page
-	Clock     clock
+	Clock     web.Clock
 	Rights    rights
 	Manager   gitops.Manager
 	Attention []attention
-	Today     dayTotals // with the right to see payments
+	Today     payments.DayTotals // with the right to see payments
 	Keys      keyRows
 	Allowlist allowlistCheck
 	Webhook   webhookHealth
@@ -34,14 +35,14 @@ type merchantPage struct {
 	Activity    []activity
 }
 
-// visibleMerchant returns a Merchant that the person may see. Errors: errNotFound, errKubernetes, those of may. A missing Merchant is
+// visibleMerchant returns a Merchant that the person may see. Errors: web.ErrNotFound, errKubernetes, those of may. A missing Merchant is
 // the same as one that they may not see.
 func (c *console) visibleMerchant(ctx context.Context, p login.Person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
 	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
-		return nil, errNotFound
+		return nil, web.ErrNotFound
 	}
 	if sees, err := c.may(ctx, newSubject(p), verbGet, key.Namespace, key.Name); err != nil || !sees {
-		return nil, cmp.Or(err, errNotFound)
+		return nil, cmp.Or(err, web.ErrNotFound)
 	}
 	var merchant v1alpha1.Merchant
 	if err := c.get(ctx, key, &merchant); err != nil {
@@ -50,19 +51,19 @@ func (c *console) visibleMerchant(ctx context.Context, p login.Person, key clien
 	return &merchant, nil
 }
 
-func (c *console) showMerchant(w http.ResponseWriter, r *request) error {
+func (c *console) showMerchant(w http.ResponseWriter, r *web.Request) error {
 	page, err := c.merchantPage(r)
 	if err != nil {
 		return err
 	}
-	return c.pages.render(w, http.StatusOK, "merchant", r.titledView("Integrations", page))
+	return c.pages.Render(w, http.StatusOK, "merchant", r.TitledView("Integrations", page))
 }
 
 // merchantPage reads side by side what needs no other read.
-func (c *console) merchantPage(r *request) (page merchantPage, err error) {
+func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 	merchant := r.Merchant
 	page = merchantPage{
-		Merchant: merchant, Base: merchantURL(merchant), Clock: c.shopClock(merchant),
+		Merchant: merchant, Base: web.MerchantURL(merchant), Clock: c.shopClock(merchant),
 		Manager: gitops.FindManager(merchant), Examples: examples(c.options.APIURL),
 	}
 	reads, ctx := errgroup.WithContext(r.Context())
@@ -70,8 +71,8 @@ func (c *console) merchantPage(r *request) (page merchantPage, err error) {
 		if page.Rights, err = c.rights(ctx, r.Viewer, merchant); err != nil || !page.Rights.ViewPayments {
 			return err
 		}
-		page.Today = dayTotals{Day: payments.DayAt(page.Clock.now, page.Clock.zone)}
-		return c.countDay(ctx, newAccount(merchant, false), &page.Today, 1) // the page of payments counts on
+		page.Today, err = c.payments.Today(ctx, merchant)
+		return err
 	})
 	reads.Go(func() (err error) {
 		if page.Keys, err = c.listKeys(ctx, merchant); err != nil {

@@ -25,7 +25,7 @@ func (c *console) protect(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
 		header.Set("Cache-Control", "no-store")
-		if c.secure {
+		if c.origin.Scheme == "https" {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)

@@ -47,10 +47,10 @@ func TestPages_Small(t *testing.T) {
 	}
 	payment := f.charge(m, "key", session.Charge{AmountCents: 1250})
 	reader, now := &fakePayments{Store: f.store, all: map[store.Account][]store.EndedSession{}}, f.now()
-	for i := range 2 * paymentsPageSize {
+	for i := range 2 * 50 {
 		reader.all[live(m)] = append(reader.all[live(m)], ended(m, i, session.Completed, 1250, now))
 	}
-	f.payments = reader
+	f.payments.Store = reader
 	browser := f.signedIn(alice)
 	const most, mostRequests = 30 << 10, 5
 	paths := []string{"/", "/nothing", "/signed-out"}
@@ -280,7 +280,7 @@ func (f *fixture) apiKey(m *v1alpha1.Merchant, name string) *v1alpha1.ApiKey {
 func (f *fixture) event(uid types.UID, kind, name, reason, note string) {
 	f.t.Helper()
 	severity := corev1.EventTypeNormal
-	if f.words.known("failure." + reason) {
+	if f.words.Known("failure." + reason) {
 		severity = corev1.EventTypeWarning
 	}
 	f.create(&eventsv1.Event{

@@ -45,7 +45,7 @@ func TestExportPayments(t *testing.T) {
 	all[1].KeyID = published.ID(f.apiKey(m, "till-1").UID)
 	all[2].KeyID = "deletedkey23"
 	all = append(all, ended(m, 0, session.Completed, 7, at.Add(-24*time.Hour)))
-	f.payments = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}}
+	f.payments.Store = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}}
 
 	file, err := download(t, browser, path+"?day=2026-11-22")
 	if err != nil || file.Status != http.StatusOK {
@@ -94,7 +94,7 @@ func TestExportPayments_BrokenOff(t *testing.T) {
 		all = append(all, ended(m, i, session.Completed, 1, now))
 	}
 	for failAt, want := range map[int]int{1: 0, 2: store.MaxEnded, 3: 2 * store.MaxEnded} {
-		f.payments = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}, failAt: failAt}
+		f.payments.Store = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): all}, failAt: failAt}
 		file, err := download(t, browser, path)
 		switch rows := strings.Count(file.Text, "COMPLETED,1,EUR"); {
 		case failAt == 1:
@@ -110,7 +110,7 @@ func TestExportPayments_BrokenOff(t *testing.T) {
 func TestExportPayments_Refused(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
-	f.payments = &fakePayments{}
+	f.payments.Store = &fakePayments{}
 	f.grant(user(alice), []string{"get", "viewpayments"})
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments.csv"
 	for _, day := range []string{"tomorrow", "2026-02-30", "<b>", "2026-11-22T00:00:00Z"} {
@@ -118,14 +118,14 @@ func TestExportPayments_Refused(t *testing.T) {
 			t.Errorf("%s: %d %s", day, page.Status, page.Text)
 		}
 	}
-	f.payments = &fakePayments{kept: f.now()}
+	f.payments.Store = &fakePayments{kept: f.now()}
 	if page := browser.Get(t, path); page.Status != http.StatusGone || !strings.Contains(page.Text, "Too long ago") {
 		t.Errorf("a day that is not kept whole: %d %s", page.Status, page.Text)
 	}
-	f.payments = &fakePayments{}
+	f.payments.Store = &fakePayments{}
 	var ends []func()
-	for range maxPersonExports {
-		end, err := f.exports.begin("oidc:alice")
+	for range 2 {
+		end, err := f.payments.Downloads.Begin("oidc:alice")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestExportPayments_Refused(t *testing.T) {
 	if page := browser.Get(t, path); page.Status != http.StatusTooManyRequests || !strings.Contains(page.Text, "Too many downloads") {
 		t.Errorf("a third download: %d %s", page.Status, page.Text)
 	}
-	if end, err := f.exports.begin("somebody else"); err != nil {
+	if end, err := f.payments.Downloads.Begin("somebody else"); err != nil {
 		t.Error("somebody else waits for the downloads of alice:", err)
 	} else {
 		end()
@@ -144,7 +144,5 @@ func TestExportPayments_Refused(t *testing.T) {
 		t.Errorf("after one has ended: %d", page.Status)
 	}
 	ends[1]()
-	if f.exports.all != 0 || len(f.exports.byPerson) != 0 {
-		t.Errorf("left are %d, %v", f.exports.all, f.exports.byPerson)
-	}
+	wantIdle(t, f.payments.Downloads, 32)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/payments"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -61,7 +63,7 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, viewer *l
 		w.Header().Set("Retry-After", "5")
 		c.log.Warn("request failed", "route", r.Pattern, "error", err)
 	}
-	if err := c.pages.render(w, page.status, "problem", view{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
+	if err := c.pages.Render(w, page.status, "problem", web.View{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
 		c.log.Error("could not write a page", "error", err)
 	}
 }
@@ -91,12 +93,12 @@ var errorPages = []errorPage{
 	{match: is(errNoRight), status: http.StatusForbidden, words: "noright"},
 	{match: is(login.ErrSignedOut), status: http.StatusUnauthorized, words: "signedout", signIn: true, again: true},
 	{match: is(errNoDeadLetter), status: http.StatusNotFound, words: "noletter"},
-	{match: is(errNoPayment), status: http.StatusNotFound, words: "nopayment"},
-	{match: is(errNoDay), status: http.StatusBadRequest, words: "noday"},
-	{match: is(errNotKept), status: http.StatusGone, words: "notkept"},
-	{match: is(errTooManyExports), status: http.StatusTooManyRequests, words: "downloads"},
+	{match: is(payments.ErrNoPayment), status: http.StatusNotFound, words: "nopayment"},
+	{match: is(payments.ErrNoDay), status: http.StatusBadRequest, words: "noday"},
+	{match: is(payments.ErrNotKept), status: http.StatusGone, words: "notkept"},
+	{match: is(payments.ErrTooManyDownloads), status: http.StatusTooManyRequests, words: "downloads"},
 	{match: is(errTooManyWaits), status: http.StatusTooManyRequests, words: "waits"},
-	{match: is(errNotFound), status: http.StatusNotFound, words: "notfound"},
+	{match: is(web.ErrNotFound), status: http.StatusNotFound, words: "notfound"},
 	{match: is(errCrossOrigin), status: http.StatusForbidden, words: "crossorigin"},
 	{match: is(errHost), status: http.StatusMisdirectedRequest, words: "host"},
 	{match: is(login.ErrProvider), status: http.StatusServiceUnavailable, words: "provider", signIn: true},
@@ -137,5 +139,5 @@ func (c *console) newProblem(err error) problem {
 	}
 	row := errorPages[slices.IndexFunc(errorPages, func(row errorPage) bool { return row.match(err) })]
 	key := "error." + row.words
-	return problem{status: row.status, Title: c.words.text(key + ".title"), Message: c.words.text(key, value), SignIn: row.signIn, Again: row.again}
+	return problem{status: row.status, Title: c.words.Text(key + ".title"), Message: c.words.Text(key, value), SignIn: row.signIn, Again: row.again}
 }

@@ -9,25 +9,26 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
 // handler has every route, with the right that it needs.
 func (c *console) handler() http.Handler {
 	r := routes{c, http.NewServeMux()}
-	r.mux.Handle("GET /assets/", c.pages.assets)
+	r.mux.Handle("GET /assets/", c.pages.Assets)
 	r.open("GET "+login.SignInPath, c.login.SignIn)
 	r.open("GET "+login.CallbackPath, c.login.Callback)
 	r.open("GET "+login.SignedOutPath, c.signedOut)
 	r.signedIn("POST /sign-out", c.login.SignOut)
 	r.signedIn("POST /sign-out-everywhere", c.login.SignOutEverywhere)
 	r.signedIn("GET /{$}", c.listMerchants)
-	r.signedIn("/", func(http.ResponseWriter, *http.Request, login.Person) error { return errNotFound })
+	r.signedIn("/", func(http.ResponseWriter, *http.Request, login.Person) error { return web.ErrNotFound })
 
 	r.onMerchant("GET", "", verbGet, c.showMerchant)
-	r.onMerchant("GET", "/payments", verbViewPayments, c.listPayments)
-	r.onMerchant("GET", "/payments/{payment}", verbViewPayments, c.showPayment)
-	r.onMerchant("GET", "/payments.csv", verbViewPayments, c.exportPayments)
+	r.onMerchant("GET", "/payments", verbViewPayments, c.payments.List)
+	r.onMerchant("GET", "/payments/{payment}", verbViewPayments, c.payments.Show)
+	r.onMerchant("GET", "/payments.csv", verbViewPayments, c.payments.Export)
 	r.onMerchant("GET", "/new-key", verbIssueKeys, c.newKeyForm)
 	r.onMerchant("POST", "/new-key", verbIssueKeys, c.issueKey)
 	r.onKey("GET", "/rotate", verbRotateKeys, c.showKeyForm("key-rotate"))
@@ -95,40 +96,11 @@ func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.
 
 const merchantPath = "/merchants/{namespace}/{name}"
 
-// request is one about a Merchant, of a person with the right to it.
-type request struct {
-	*http.Request
-
-	Viewer   login.Person
-	Merchant *v1alpha1.Merchant
-}
-
 // merchantHandler handles a request about a Merchant.
-type merchantHandler func(http.ResponseWriter, *request) error
+type merchantHandler func(http.ResponseWriter, *web.Request) error
 
 // keyHandler handles a request about an ApiKey of the Merchant.
-type keyHandler func(http.ResponseWriter, *request, *v1alpha1.ApiKey) error
-
-// merchantURL is the page of a Merchant.
-func merchantURL(merchant *v1alpha1.Merchant) string {
-	return "/merchants/" + merchant.Namespace + "/" + merchant.Name
-}
-
-// leadTo ends an action at a path or section of the Merchant's page: a reload does not repeat it.
-func (r *request) leadTo(w http.ResponseWriter, path string) error {
-	http.Redirect(w, r.Request, merchantURL(r.Merchant)+path, http.StatusSeeOther)
-	return nil
-}
-
-// view shows the data under the name of the Merchant.
-func (r *request) view(data any) view {
-	return view{Title: r.Merchant.Spec.DisplayName, Viewer: &r.Viewer, Data: data}
-}
-
-// titledView is view with a title before that name.
-func (r *request) titledView(title string, data any) view {
-	return view{Title: title + " · " + r.Merchant.Spec.DisplayName, Viewer: &r.Viewer, Data: data}
-}
+type keyHandler func(http.ResponseWriter, *web.Request, *v1alpha1.ApiKey) error
 
 // onMerchant is for people who may see the Merchant and have the verb on it. A Merchant that they may not see is missing.
 func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
@@ -144,9 +116,9 @@ func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
 		}
 		switch {
 		case allowed:
-			return handle(w, &request{req, viewer, merchant})
+			return handle(w, &web.Request{Request: req, Viewer: viewer, Merchant: merchant})
 		case verb == verbViewPayments: // what a person may not see is missing
-			return errNotFound
+			return web.ErrNotFound
 		}
 		return fmt.Errorf("%w: %s", errNoRight, verb)
 	})
@@ -154,7 +126,7 @@ func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
 
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.
 func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
-	r.onMerchant(method, path, verb, func(w http.ResponseWriter, req *request) error {
+	r.onMerchant(method, path, verb, func(w http.ResponseWriter, req *web.Request) error {
 		if owner := gitops.FindManager(req.Merchant); owner.Tool != "" {
 			return &gitManagedError{owner, "Merchant " + req.Merchant.Namespace + "/" + req.Merchant.Name}
 		}
@@ -164,7 +136,7 @@ func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
 
 // onKey is onMerchant for one of its ApiKeys.
 func (r routes) onKey(method, path, verb string, handle keyHandler) {
-	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, req *request) error {
+	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, req *web.Request) error {
 		key, err := r.apiKey(req.Context(), req.Merchant, req.PathValue("key"))
 		if err != nil {
 			return err

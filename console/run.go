@@ -9,12 +9,9 @@ import (
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // Run serves the console until ctx ends, then drains. It returns nil after a clean drain, and an error if it could not start, if a
@@ -29,23 +26,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer r.Close()
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler()))
-	c, err := newConsole(options)
-	if err != nil {
-		return err
-	}
-	if c.login, err = c.newLogin(r.Redis, r.Registry); err != nil {
-		return err
-	}
-	c.outbox = outbox.New(r.Redis)
-	if c.payments, err = store.New(r.Redis, store.Options{History: options.History}); err != nil {
-		return err
-	}
-	c.reviewer = authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)
-	c.metrics, c.tracer = newMetrics(r.Registry), r.Tracer
-	if c.issuer, err = newIssuer(r.Cluster, options); err != nil {
-		return err
-	}
-	merchants, err := c.connect(r.Cluster)
+	c, err := newConsole(options, r)
 	if err != nil {
 		return err
 	}
@@ -60,11 +41,11 @@ func Run(ctx context.Context, options Options) error {
 	}
 	return r.Serve(ctx, role.Service{
 		Background: []func(context.Context){func(ctx context.Context) {
-			if err := merchants.Start(ctx); err != nil {
+			if err := c.merchants.Start(ctx); err != nil {
 				options.Log.Error("the watch of Merchants ended", "error", err)
 			}
 		}},
-		Sync:      func(ctx context.Context) error { return awaitCache(ctx, merchants) },
+		Sync:      func(ctx context.Context) error { return awaitCache(ctx, c.merchants) },
 		Listeners: []httpserver.Options{listener},
 	})
 }

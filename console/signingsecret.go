@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
 // secretPage shows a new signing secret, once.
@@ -18,7 +19,7 @@ type secretPage struct {
 	Merchant *v1alpha1.Merchant
 	Secret   string
 	OldUntil time.Time // when events are no longer signed with the former secret too; zero: there is none
-	Clock    clock
+	Clock    web.Clock
 }
 
 // errSecretUnavailable means that a new signing secret could not be shown now, so nothing was changed.
@@ -36,30 +37,30 @@ func (e *secretNotShownError) Error() string {
 func (e *secretNotShownError) Unwrap() error { return e.cause }
 
 // signingSecretForm asks before the signing secret is replaced.
-func (c *console) signingSecretForm(w http.ResponseWriter, r *request) error {
+func (c *console) signingSecretForm(w http.ResponseWriter, r *web.Request) error {
 	if r.Merchant.Spec.Webhook == nil {
-		return errNotFound
+		return web.ErrNotFound
 	}
 	return c.renderEditForm(w, r, http.StatusOK, newSecretForm(r))
 }
 
-func newSecretForm(r *request) editForm {
+func newSecretForm(r *web.Request) editForm {
 	form := newEditForm(r, "signing-secret", actionRotateSigning)
 	form.SafeSecrets = published.MaxRetired
 	return form
 }
 
-func (c *console) rotateSigningSecret(w http.ResponseWriter, r *request) error {
+func (c *console) rotateSigningSecret(w http.ResponseWriter, r *web.Request) error {
 	if r.Merchant.Spec.Webhook == nil {
-		return errNotFound
+		return web.ErrNotFound
 	}
 	return c.editAndShowSecret(w, r, newSecretForm(r), func(*v1alpha1.Merchant) {})
 }
 
 // editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
 // knows the nonce, so nobody can ask for the secret again: before the change, a request with another nonce finds out whether the API can show it.
-func (c *console) editAndShowSecret(w http.ResponseWriter, r *request, form editForm, change func(*v1alpha1.Merchant)) error {
-	end, err := c.waits.begin(r.Viewer.User)
+func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form editForm, change func(*v1alpha1.Merchant)) error {
+	end, err := c.waits.Begin(r.Viewer.User)
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *request, form edit
 	if shown.PreviousValidUntil != nil {
 		page.OldUntil = time.UnixMilli(*shown.PreviousValidUntil)
 	}
-	return c.pages.render(w, http.StatusOK, "signing-secret-new", r.view(page))
+	return c.pages.Render(w, http.StatusOK, "signing-secret-new", r.View(page))
 }
 
 // awaitSigningSecret asks for the secret of the nonce until the operator has made it and the API shows it. An API that refuses the console is not

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -36,8 +37,8 @@ func (c *console) readHealth(ctx context.Context, merchant *v1alpha1.Merchant) (
 	return newWebhookHealth(c.shopClock(merchant), state)
 }
 
-func newWebhookHealth(clock clock, state outbox.EndpointState) (webhookHealth, error) {
-	at, w := state.FailingSince, clock.words
+func newWebhookHealth(clock web.Clock, state outbox.EndpointState) (webhookHealth, error) {
+	at, w := state.FailingSince, clock.Words
 	if state.Disabled() {
 		at = state.DisabledAt
 	}
@@ -46,36 +47,36 @@ func newWebhookHealth(clock clock, state outbox.EndpointState) (webhookHealth, e
 		return webhookHealth{}, err
 	}
 	failing := !state.FailingSince.IsZero()
-	health := webhookHealth{EndpointState: state, Badge: "webhook.untried", Message: w.html("webhook.untried.message")}
+	health := webhookHealth{EndpointState: state, Badge: "webhook.untried", Message: w.HTML("webhook.untried.message")}
 	switch {
 	case state.Disabled() && state.Cause == outbox.EndpointGone:
-		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.html("webhook.gone", on)
+		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.HTML("webhook.gone", on)
 	case state.Disabled():
-		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.html("webhook.disabled.message", on, failureWords(w, state.LastFailure))
-	case state.Unhealthy(clock.now):
-		health.Badge, health.Failing, health.Message = "webhook.failing", true, w.html("webhook.failing.message", failureWords(w, state.LastFailure), on)
+		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.HTML("webhook.disabled.message", on, failureWords(w, state.LastFailure))
+	case state.Unhealthy(clock.Now):
+		health.Badge, health.Failing, health.Message = "webhook.failing", true, w.HTML("webhook.failing.message", failureWords(w, state.LastFailure), on)
 	case !state.HealthySince.IsZero():
-		health.Badge, health.Works, health.Message = "webhook.works", true, w.html("webhook.works.message")
+		health.Badge, health.Works, health.Message = "webhook.works", true, w.HTML("webhook.works.message")
 	case failing:
-		health.Badge, health.Message = "webhook.retrying", w.html("webhook.retrying.message", failureWords(w, state.LastFailure))
+		health.Badge, health.Message = "webhook.retrying", w.HTML("webhook.retrying.message", failureWords(w, state.LastFailure))
 	case !state.ChangedAt.IsZero():
-		health.Message = w.html("webhook.changed")
+		health.Message = w.HTML("webhook.changed")
 	}
 	return health, nil
 }
 
 // failureWords say why an attempt failed.
-func failureWords(w words, failure outbox.AttemptFailure) template.HTML {
+func failureWords(w web.Words, failure outbox.AttemptFailure) template.HTML {
 	key := "failure." + failure.Reason
-	if !w.known(key) {
+	if !w.Known(key) {
 		key = "failure.DeliveryFailed"
 	}
-	return w.html(key, failure.Answer)
+	return w.HTML(key, failure.Answer)
 }
 
-func newWebhookForm(r *request) editForm { return newEditForm(r, "webhook", actionEditWebhook) }
+func newWebhookForm(r *web.Request) editForm { return newEditForm(r, "webhook", actionEditWebhook) }
 
-func (c *console) webhookForm(w http.ResponseWriter, r *request) error {
+func (c *console) webhookForm(w http.ResponseWriter, r *web.Request) error {
 	form := newWebhookForm(r)
 	var chosen []v1alpha1.WebhookEvent
 	if webhook := r.Merchant.Spec.Webhook; webhook != nil {
@@ -104,7 +105,7 @@ func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
 	}
 }
 
-func (c *console) editWebhook(w http.ResponseWriter, r *request) error {
+func (c *console) editWebhook(w http.ResponseWriter, r *web.Request) error {
 	form := newWebhookForm(r)
 	form.URL = strings.TrimSpace(r.PostFormValue("url"))
 	var chosen []v1alpha1.WebhookEvent
@@ -138,11 +139,11 @@ func (c *console) editWebhook(w http.ResponseWriter, r *request) error {
 }
 
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
-func (c *console) resumeWebhook(w http.ResponseWriter, r *request) error {
+func (c *console) resumeWebhook(w http.ResponseWriter, r *web.Request) error {
 	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(r.Merchant.UID), "")
 	c.record(r.Context(), event{r.Viewer, actionResumeWebhook, r.Merchant, published.ID(r.Merchant.UID), r.Merchant.Generation, err})
 	if err != nil {
 		return err
 	}
-	return r.leadTo(w, "#webhook")
+	return r.LeadTo(w, "#webhook")
 }

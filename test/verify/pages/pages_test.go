@@ -249,13 +249,18 @@ var platformReasons = []string{
 // The console has words for each reason of a condition or Event that concerns a shop owner, and for no other.
 func TestConsoleWords_Conditions(t *testing.T) {
 	worded := slices.Concat(consoleWords(t, "problem."), consoleWords(t, "event."), consoleWords(t, "failure."))
+	actions := slices.DeleteFunc(constantsBelow(t, regexp.MustCompile(`^action[A-Z]`), "console/"), func(name string) bool { return !camelCase.MatchString(name) })
+	for _, action := range actions {
+		if !slices.Contains(worded, action) {
+			t.Errorf("the console has no words for its own action %s", action)
+		}
+	}
 	for _, reason := range constantsBelow(t, reasonName, roles...) {
 		if camelCase.MatchString(reason) && slices.Contains(worded, reason) == slices.Contains(platformReasons, reason) {
 			t.Errorf("%s needs words in the console, or a place in platformReasons", reason)
 		}
 	}
-	inCode := slices.Concat([]string{"NotReady"}, constantsBelow(t, reasonName, roles...), constantsBelow(t, conditionName, roles...),
-		constantsBelow(t, regexp.MustCompile(`^action[A-Z]`), "console/"))
+	inCode := slices.Concat([]string{"NotReady"}, actions, constantsBelow(t, reasonName, roles...), constantsBelow(t, conditionName, roles...))
 	for _, reason := range slices.Concat(worded, platformReasons) {
 		if !slices.Contains(inCode, reason) {
 			t.Errorf("%s is no reason of the code", reason)
@@ -289,7 +294,7 @@ func TestConsoleWords_DeadLetters(t *testing.T) {
 func consoleWords(t *testing.T, prefix string) (found []string) {
 	t.Helper()
 	var words map[string]string
-	if err := json.Unmarshal([]byte(repository.Read(t, "console/words/en.json")), &words); err != nil {
+	if err := json.Unmarshal([]byte(repository.Read(t, "console/web/words/en.json")), &words); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(words)) {

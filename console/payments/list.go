@@ -1,8 +1,7 @@
-package console
+package payments
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"maps"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -23,28 +23,18 @@ import (
 )
 
 const (
-	// paymentsPageSize is the number of payments on a page.
-	paymentsPageSize = 50
+	// pageSize is the number of payments on a page.
+	pageSize = 50
 	// countedReads bounds the reads for the totals of a day, each of store.MaxEnded entries.
 	countedReads = 5
 )
 
-// paymentReader is what the pages read of payments: a store.Store, which says what each does.
-type paymentReader interface {
-	ReadEnded(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error)
-	ReadOrderSessions(ctx context.Context, account store.Account, orderRef string) (store.OrderSessions, error)
-	ReadStory(ctx context.Context, id session.ID) (store.Story, error)
-}
-
-// errNoPayment is the answer to what is no payment of the merchant.
-var errNoPayment = errors.New("not a payment of this merchant")
-
-// paymentsPage is the list of a merchant's payments, live or of test mode.
-type paymentsPage struct {
+// listPage is the list of a merchant's payments, live or of test mode.
+type listPage struct {
 	Merchant *v1alpha1.Merchant
-	paymentsLinks
+	links
 	Test  bool
-	Days  []dayTotals
+	Days  []DayTotals
 	Today payments.Day
 	Zone  string
 	Rows  []paymentRow
@@ -56,21 +46,21 @@ type paymentsPage struct {
 	First bool
 }
 
-// paymentsLinks are the addresses of the pages of one merchant's payments in one mode.
-type paymentsLinks struct {
+// links are the addresses of the pages of one merchant's payments in one mode.
+type links struct {
 	Base string // of the merchant
 	mode string
 }
 
-func newPaymentsLinks(merchant *v1alpha1.Merchant, test bool) paymentsLinks {
-	links := paymentsLinks{Base: merchantURL(merchant)}
+func newLinks(merchant *v1alpha1.Merchant, test bool) links {
+	all := links{Base: web.MerchantURL(merchant)}
 	if test {
-		links.mode = "test"
+		all.mode = "test"
 	}
-	return links
+	return all
 }
 
-func (l paymentsLinks) with(page, name, value string) string {
+func (l links) with(page, name, value string) string {
 	query := url.Values{}
 	for name, value := range map[string]string{"mode": l.mode, name: value} {
 		if value != "" {
@@ -84,13 +74,13 @@ func (l paymentsLinks) with(page, name, value string) string {
 }
 
 // Live is the list of live payments.
-func (l paymentsLinks) Live() string { return l.Base + "/payments" }
+func (l links) Live() string { return l.Base + "/payments" }
 
 // Testing is the list of test payments.
-func (l paymentsLinks) Testing() string { return l.Base + "/payments?mode=test" }
+func (l links) Testing() string { return l.Base + "/payments?mode=test" }
 
 // Payment is the page of one.
-func (l paymentsLinks) Payment(row paymentRow) string {
+func (l links) Payment(row paymentRow) string {
 	page := l.Base + "/payments/" + row.ID
 	if row.Entry == "" {
 		return page
@@ -99,18 +89,18 @@ func (l paymentsLinks) Payment(row paymentRow) string {
 }
 
 // List is the page with the newest payments.
-func (l paymentsLinks) List() string { return l.with("/payments", "", "") }
+func (l links) List() string { return l.with("/payments", "", "") }
 
 // Page is the page of what is older than an entry.
-func (l paymentsLinks) Page(before string) string { return l.with("/payments", "before", before) }
+func (l links) Page(before string) string { return l.with("/payments", "before", before) }
 
 // CSV is the file of a day.
-func (l paymentsLinks) CSV(day payments.Day) string {
+func (l links) CSV(day payments.Day) string {
 	return l.with("/payments.csv", "day", day.String())
 }
 
-// dayTotals is what was paid in a day.
-type dayTotals struct {
+// DayTotals are what was paid in a day.
+type DayTotals struct {
 	Name string // today, yesterday
 	Day  payments.Day
 	// Paid has an amount for each currency: a merchant's currency may have changed during the day.
@@ -124,7 +114,7 @@ type dayTotals struct {
 }
 
 // Date is the day as a shop owner says it.
-func (d dayTotals) Date() string {
+func (d DayTotals) Date() string {
 	from, _ := d.Day.Bounds()
 	return from.Format("Mon 2 Jan")
 }
@@ -153,13 +143,13 @@ var paymentStatuses = map[session.Status]paymentStatus{
 	session.Cancelled: {"status.cancelled", ""},
 }
 
-func (c *console) newPaymentRow(s *session.Session, zone *time.Location) paymentRow {
+func (h *Handler) newPaymentRow(s *session.Session, zone *time.Location) paymentRow {
 	at := s.EndedAt
 	if at.IsZero() {
 		at = s.CreatedAt
 	}
 	return paymentRow{
-		ID: s.ID.String(), Order: s.Charge.OrderRef, Amount: c.amounts.Format(s.Charge.AmountCents, s.Currency),
+		ID: s.ID.String(), Order: s.Charge.OrderRef, Amount: h.amounts.Format(s.Charge.AmountCents, s.Currency),
 		Status: paymentStatuses[s.Status], At: shopTime(at, zone, "2 Jan, 15:04"),
 	}
 }
@@ -177,11 +167,12 @@ func newAccount(merchant *v1alpha1.Merchant, test bool) store.Account {
 	return store.Account{MerchantID: published.ID(merchant.UID), TestMode: test}
 }
 
-func (c *console) listPayments(w http.ResponseWriter, r *request) error {
+// List shows payments of a day and of those before, or of an order.
+func (h *Handler) List(w http.ResponseWriter, r *web.Request) error {
 	query := r.URL.Query()
 	test, zone := query.Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
-	page := paymentsPage{
-		Merchant: r.Merchant, paymentsLinks: newPaymentsLinks(r.Merchant, test), Test: test, Zone: zone.String(), Today: payments.DayAt(c.now(), zone),
+	page := listPage{
+		Merchant: r.Merchant, links: newLinks(r.Merchant, test), Test: test, Zone: zone.String(), Today: payments.DayAt(h.Now(), zone),
 		Order: strings.TrimSpace(query.Get("order")), First: true,
 	}
 	var before feed.EntryID
@@ -189,31 +180,31 @@ func (c *console) listPayments(w http.ResponseWriter, r *request) error {
 		page.First = false
 		var ok bool
 		if before, ok = feed.ParseEntryID(text); !ok {
-			return errNotFound
+			return web.ErrNotFound
 		}
 	}
-	if err := c.fillPayments(r.Context(), &page, before, zone); err != nil {
+	if err := h.fill(r.Context(), &page, before, zone); err != nil {
 		return err
 	}
-	return c.pages.render(w, http.StatusOK, "payments", r.titledView(c.words.text("payments.live"), page))
+	return h.Pages.Render(w, http.StatusOK, "payments", r.TitledView(h.Words.Text("payments.live"), page))
 }
 
-// fillPayments reads what the page shows: payments of an order, or a page of the list, whose first one has the totals too.
-func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before feed.EntryID, zone *time.Location) error {
+// fill reads what the page shows: payments of an order, or a page of the list, whose first one has the totals too.
+func (h *Handler) fill(ctx context.Context, page *listPage, before feed.EntryID, zone *time.Location) error {
 	account := newAccount(page.Merchant, page.Test)
 	if page.Order != "" {
-		found, err := c.payments.ReadOrderSessions(ctx, account, page.Order)
+		found, err := h.Store.ReadOrderSessions(ctx, account, page.Order)
 		for i := range found.Sessions {
-			page.Rows = append(page.Rows, c.newPaymentRow(&found.Sessions[i], zone))
+			page.Rows = append(page.Rows, h.newPaymentRow(&found.Sessions[i], zone))
 		}
 		page.More = found.More
 		return err
 	}
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() error {
-		found, err := c.payments.ReadEnded(ctx, account, store.EndedQuery{Before: before, Limit: paymentsPageSize})
+		found, err := h.Store.ReadEnded(ctx, account, store.EndedQuery{Before: before, Limit: pageSize})
 		for i := range found.Sessions {
-			row := c.newPaymentRow(&found.Sessions[i].Session, zone)
+			row := h.newPaymentRow(&found.Sessions[i].Session, zone)
 			row.Entry = found.Sessions[i].Entry.String()
 			page.Rows = append(page.Rows, row)
 		}
@@ -223,20 +214,20 @@ func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before f
 		return err
 	})
 	if page.First {
-		yesterday, err := payments.ParseDay("yesterday", c.now(), zone)
+		yesterday, err := payments.ParseDay("yesterday", h.Now(), zone)
 		if err != nil {
 			return err
 		}
-		page.Days = []dayTotals{{Name: "today", Day: page.Today}, {Name: "yesterday", Day: yesterday}}
+		page.Days = []DayTotals{{Name: "today", Day: page.Today}, {Name: "yesterday", Day: yesterday}}
 		for i := range page.Days {
 			reads.Go(func() error {
-				day, now := &page.Days[i], c.now()
-				if c.closedDays.get(account, day, now) {
+				day, now := &page.Days[i], h.Now()
+				if h.closed.get(account, day, now) {
 					return nil
 				}
-				err := c.countDay(ctx, account, day, countedReads)
+				err := h.countDay(ctx, account, day, countedReads)
 				if err == nil {
-					c.closedDays.put(account, day, now)
+					h.closed.put(account, day, now)
 				}
 				return err
 			})
@@ -245,8 +236,15 @@ func (c *console) fillPayments(ctx context.Context, page *paymentsPage, before f
 	return reads.Wait()
 }
 
+// Today adds up what was paid today, as far as a page of another subject needs it.
+func (h *Handler) Today(ctx context.Context, merchant *v1alpha1.Merchant) (DayTotals, error) {
+	today := DayTotals{Day: payments.DayAt(h.Now(), merchant.Spec.TimeZone.Location())}
+	err := h.countDay(ctx, newAccount(merchant, false), &today, 1) // the list counts on
+	return today, err
+}
+
 // countDay adds up what was paid in a day, in at most so many reads. One more read tells whether there is more.
-func (c *console) countDay(ctx context.Context, account store.Account, totals *dayTotals, reads int) error {
+func (h *Handler) countDay(ctx context.Context, account store.Account, totals *DayTotals, reads int) error {
 	query := store.EndedQuery{Status: session.Completed, Limit: store.MaxEnded}
 	query.From, query.To = totals.Day.Bounds()
 	var paid int64
@@ -255,7 +253,7 @@ func (c *console) countDay(ctx context.Context, account store.Account, totals *d
 		if read == reads {
 			query.Limit = 1
 		}
-		found, err := c.payments.ReadEnded(ctx, account, query)
+		found, err := h.Store.ReadEnded(ctx, account, query)
 		if err != nil {
 			return err
 		}
@@ -275,8 +273,25 @@ func (c *console) countDay(ctx context.Context, account store.Account, totals *d
 		}
 	}
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
-		totals.Paid = append(totals.Paid, c.amounts.Format(sums[currency], currency))
+		totals.Paid = append(totals.Paid, h.amounts.Format(sums[currency], currency))
 	}
-	totals.Payments = c.words.count("payments.count", paid)
+	totals.Payments = h.Words.Count("payments.count", paid)
 	return nil
+}
+
+// PaidToday says how many payments were paid today, for a row of a list; empty: that takes too long to find out.
+func (h *Handler) PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (template.HTML, error) {
+	const most = 100
+	query := store.EndedQuery{Status: session.Completed, Limit: most}
+	query.From, query.To = payments.DayAt(h.Now(), merchant.Spec.TimeZone.Location()).Bounds()
+	found, err := h.Store.ReadEnded(ctx, newAccount(merchant, false), query)
+	switch more := found.Next != (feed.EntryID{}); {
+	case err != nil:
+		return "", err
+	case more && len(found.Sessions) == 0: // among many that were not paid
+		return "", nil
+	case more:
+		return h.Words.HTML("list.paid.more", len(found.Sessions)), nil
+	}
+	return h.Words.Count("list.paid", int64(len(found.Sessions))), nil
 }

@@ -1,4 +1,4 @@
-package console
+package payments
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -18,7 +19,7 @@ import (
 // paymentPage is one payment with its story.
 type paymentPage struct {
 	Merchant *v1alpha1.Merchant
-	paymentsLinks
+	links
 	Test   bool
 	Zone   string
 	ID     string
@@ -64,9 +65,9 @@ type refund struct {
 	At        template.HTML
 }
 
-func (c *console) refunds(all []store.Refund, currency string, zone *time.Location) (refunds []refund) {
+func (h *Handler) refunds(all []store.Refund, currency string, zone *time.Location) (refunds []refund) {
 	for _, one := range all {
-		refunds = append(refunds, refund{c.amounts.Format(one.AmountCents, currency), one.Ref, shopTime(one.At, zone, toTheSecond)})
+		refunds = append(refunds, refund{h.amounts.Format(one.AmountCents, currency), one.Ref, shopTime(one.At, zone, toTheSecond)})
 	}
 	return refunds
 }
@@ -86,51 +87,52 @@ var refusalReasons = map[session.Decision]string{
 	session.MerchantDeleted: "refused.deleted",
 }
 
-func (c *console) showPayment(w http.ResponseWriter, r *request) error {
+// Show shows one payment.
+func (h *Handler) Show(w http.ResponseWriter, r *web.Request) error {
 	id, err := session.ParseID(r.PathValue("payment"))
 	if err != nil || id.MerchantID() != published.ID(r.Merchant.UID) {
-		return errNoPayment
+		return ErrNoPayment
 	}
-	story, err := c.payments.ReadStory(r.Context(), id)
+	story, err := h.Store.ReadStory(r.Context(), id)
 	removed := errors.Is(err, store.ErrNotFound)
 	if removed {
-		story.Session, err = c.endedPayment(r.Context(), id, r.URL.Query().Get("entry"))
+		story.Session, err = h.endedPayment(r.Context(), id, r.URL.Query().Get("entry"))
 	}
 	if err != nil {
 		return err
 	}
-	page, err := c.paymentPage(r.Context(), r.Merchant, story)
+	page, err := h.paymentPage(r.Context(), r.Merchant, story)
 	if err != nil {
 		return err
 	}
 	page.Removed = removed
-	return c.pages.render(w, http.StatusOK, "payment", r.titledView(page.Amount, page))
+	return h.Pages.Render(w, http.StatusOK, "payment", r.TitledView(page.Amount, page))
 }
 
 // endedPayment returns a session as it was when it ended, from its entry in the feed, which is kept for longer than the session. The error is
-// errNoPayment if that entry is of another session, or there is none.
-func (c *console) endedPayment(ctx context.Context, id session.ID, text string) (session.Session, error) {
+// ErrNoPayment if that entry is of another session, or there is none.
+func (h *Handler) endedPayment(ctx context.Context, id session.ID, text string) (session.Session, error) {
 	entry, ok := feed.ParseEntryID(text)
 	if !ok {
-		return session.Session{}, errNoPayment
+		return session.Session{}, ErrNoPayment
 	}
 	after := feed.EntryID{Millis: entry.Millis, Seq: entry.Seq + 1}
-	found, err := c.payments.ReadEnded(ctx, store.Account{MerchantID: id.MerchantID(), TestMode: id.TestMode()}, store.EndedQuery{Before: after, Limit: 1})
+	found, err := h.Store.ReadEnded(ctx, store.Account{MerchantID: id.MerchantID(), TestMode: id.TestMode()}, store.EndedQuery{Before: after, Limit: 1})
 	if err != nil {
 		return session.Session{}, err
 	}
 	if len(found.Sessions) == 0 || found.Sessions[0].Entry != entry || found.Sessions[0].ID != id {
-		return session.Session{}, errNoPayment
+		return session.Session{}, ErrNoPayment
 	}
 	return found.Sessions[0].Session, nil
 }
 
-func (c *console) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, story store.Story) (paymentPage, error) {
+func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, story store.Story) (paymentPage, error) {
 	s, zone := story.Session, merchant.Spec.TimeZone.Location()
 	page := paymentPage{
-		Merchant: merchant, paymentsLinks: newPaymentsLinks(merchant, s.ID.TestMode()), Test: s.ID.TestMode(), Zone: zone.String(),
-		ID: s.ID.String(), Amount: c.amounts.Format(s.Charge.AmountCents, s.Currency), Status: paymentStatuses[s.Status],
-		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Tax: c.part(s.Charge.TaxCents, s.Currency), Tip: c.part(s.Charge.TipCents, s.Currency),
+		Merchant: merchant, links: newLinks(merchant, s.ID.TestMode()), Test: s.ID.TestMode(), Zone: zone.String(),
+		ID: s.ID.String(), Amount: h.amounts.Format(s.Charge.AmountCents, s.Currency), Status: paymentStatuses[s.Status],
+		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Tax: h.part(s.Charge.TaxCents, s.Currency), Tip: h.part(s.Charge.TipCents, s.Currency),
 		Reference: s.PaymentRef, Reason: s.Reason,
 		Created: shopTime(s.CreatedAt, zone, toTheSecond), Expires: shopTime(s.ExpiresAt, zone, toTheSecond), Ended: shopTime(s.EndedAt, zone, toTheSecond), PaidAt: shopTime(s.PaidAt, zone, toTheSecond),
 	}
@@ -147,44 +149,22 @@ func (c *console) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 			page.Owed++
 		}
 		page.Refused = append(page.Refused, refusedPayment{
-			Amount: c.amounts.Format(refused.AmountCents, refused.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
-			Returned: returned, Refunds: c.refunds(refused.Refunds, refused.Currency, zone),
+			Amount: h.amounts.Format(refused.AmountCents, refused.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
+			Returned: returned, Refunds: h.refunds(refused.Refunds, refused.Currency, zone),
 		})
 	}
-	if page.Refunds = c.refunds(story.Refunds, s.Currency, zone); len(page.Refunds) > 0 {
-		page.Refunded = c.amounts.Format(store.SumRefunds(story.Refunds), s.Currency)
+	if page.Refunds = h.refunds(story.Refunds, s.Currency, zone); len(page.Refunds) > 0 {
+		page.Refunded = h.amounts.Format(store.SumRefunds(story.Refunds), s.Currency)
 	}
-	var err error
-	page.Key, err = c.keyName(ctx, merchant, s.KeyID)
+	names, err := h.KeyNames(ctx, merchant)
+	page.Key = cmp.Or(names[s.KeyID], h.Words.Text("payment.key.deleted", s.KeyID))
 	return page, err
 }
 
 // part is an amount that a charge may have; empty: it has none.
-func (c *console) part(amount *int64, currency string) string {
+func (h *Handler) part(amount *int64, currency string) string {
 	if amount == nil {
 		return ""
 	}
-	return c.amounts.Format(*amount, currency)
-}
-
-// keyName is the name of an ApiKey of the merchant with this key id, which comes from the UID: what a status says, a tenant has written.
-func (c *console) keyName(ctx context.Context, merchant *v1alpha1.Merchant, keyID string) (string, error) {
-	names, err := c.keyNames(ctx, merchant)
-	if err != nil {
-		return "", err
-	}
-	return cmp.Or(names[keyID], c.words.text("payment.key.deleted", keyID)), nil
-}
-
-// keyNames are the names of a merchant's ApiKeys, by their key ids.
-func (c *console) keyNames(ctx context.Context, merchant *v1alpha1.Merchant) (map[string]string, error) {
-	keys, err := c.listKeys(ctx, merchant)
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[string]string, len(keys))
-	for _, key := range keys {
-		names[published.ID(key.UID)] = key.Name
-	}
-	return names, nil
+	return h.amounts.Format(*amount, currency)
 }

@@ -1,4 +1,4 @@
-package console
+package web
 
 import (
 	"embed"
@@ -17,15 +17,16 @@ import (
 //go:embed words/*.json
 var wordFiles embed.FS
 
-// words are what pages say to people, in one language: the file words/<language>.json. {0}, {1} and so on stand for values. A text about a
+// Words are what pages say to people, in one language: the file words/<language>.json. {0}, {1} and so on stand for values. A text about a
 // number has a key for each plural form of the language (CLDR), such as keys.one and keys.other, and {0} is the number.
-type words struct {
+type Words struct {
 	language language.Tag
 	texts    map[string]string
 }
 
-func loadWords(tag language.Tag) (words, error) {
-	w := words{language: tag}
+// LoadWords returns the words in a language.
+func LoadWords(tag language.Tag) (Words, error) {
+	w := Words{language: tag}
 	file, err := wordFiles.ReadFile("words/" + tag.String() + ".json")
 	if err == nil {
 		err = json.Unmarshal(file, &w.texts)
@@ -36,20 +37,20 @@ func loadWords(tag language.Tag) (words, error) {
 	return w, nil
 }
 
-// known reports whether there are words for a key. What people read of a reason that others choose depends on that: an unknown one may be a
+// Known reports whether there are words for a key. What people read of a reason that others choose depends on that: an unknown one may be a
 // newer version's, or anything that a tenant has written into a status.
-func (w words) known(key string) bool {
+func (w Words) Known(key string) bool {
 	_, known := w.texts[key]
 	return known
 }
 
-// text returns plain text. A key without words is its own text; a test finds it.
-func (w words) text(key string, values ...any) string {
+// Text returns plain text. A key without words is its own text; a test finds it.
+func (w Words) Text(key string, values ...any) string {
 	return w.fill(key, fmt.Sprint, values)
 }
 
-// html returns the words with their markup. Values are escaped, unless they are HTML.
-func (w words) html(key string, values ...any) template.HTML {
+// HTML returns the words with their markup. Values are escaped, unless they are HTML.
+func (w Words) HTML(key string, values ...any) template.HTML {
 	return template.HTML(w.fill(key, escaped, values)) //nolint:gosec // the words are ours, and values are escaped
 }
 
@@ -60,13 +61,13 @@ func escaped(values ...any) string {
 	return template.HTMLEscapeString(fmt.Sprint(values...))
 }
 
-// count is html of the plural form for a number, which comes before the other values.
-func (w words) count(key string, n int64, values ...any) template.HTML {
-	return w.html(key+"."+w.form(n), append([]any{w.number(n)}, values...)...)
+// Count is HTML of the plural form for a number, which comes before the other values.
+func (w Words) Count(key string, n int64, values ...any) template.HTML {
+	return w.HTML(key+"."+w.form(n), append([]any{w.Number(n)}, values...)...)
 }
 
-// number groups the digits of a number as the language does.
-func (w words) number(n int64) string {
+// Number groups the digits of a number as the language does.
+func (w Words) Number(n int64) string {
 	return message.NewPrinter(w.language).Sprint(number.Decimal(n))
 }
 
@@ -74,12 +75,12 @@ var pluralForms = map[plural.Form]string{
 	plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few", plural.Many: "many", plural.Other: "other",
 }
 
-func (w words) form(n int64) string {
+func (w Words) form(n int64) string {
 	const enough = 1_000_000 // of the digits; the forms of a language repeat
 	return pluralForms[plural.Cardinal.MatchPlural(w.language, int(n%enough), 0, 0, 0, 0)]
 }
 
-func (w words) fill(key string, write func(...any) string, values []any) string {
+func (w Words) fill(key string, write func(...any) string, values []any) string {
 	text, known := w.texts[key]
 	if !known {
 		return key

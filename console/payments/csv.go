@@ -1,4 +1,4 @@
-package console
+package payments
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -17,20 +18,15 @@ import (
 // exportTimeout bounds the reading of a batch, and then the writing of it to a slow client.
 const exportTimeout = 20 * time.Second
 
-var (
-	errNoDay   = errors.New("not a day")
-	errNotKept = errors.New("not all payments of the day are kept any more")
-)
-
-// exportPayments sends the ended payments of a day as they are read. A file that cannot be completed says so in its last line, and its
+// Export sends the ended payments of a day as they are read. A file that cannot be completed says so in its last line, and its
 // connection is aborted, so that no browser takes it for a whole one.
-func (c *console) exportPayments(w http.ResponseWriter, r *request) error {
+func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 	test, zone := r.URL.Query().Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
-	day, err := payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), c.now(), zone)
+	day, err := payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), h.Now(), zone)
 	if err != nil {
-		return errNoDay
+		return ErrNoDay
 	}
-	end, err := c.exports.begin(r.Viewer.User)
+	end, err := h.Downloads.Begin(r.Viewer.User)
 	if err != nil {
 		return err
 	}
@@ -38,11 +34,11 @@ func (c *console) exportPayments(w http.ResponseWriter, r *request) error {
 	account := newAccount(r.Merchant, test)
 	query := store.EndedQuery{Limit: store.MaxEnded}
 	query.From, query.To = day.Bounds()
-	batch, err := c.exportBatch(r.Context(), account, query)
+	batch, err := h.exportBatch(r.Context(), account, query)
 	if err != nil {
 		return err // nothing is sent yet, so it becomes a page
 	}
-	names, err := c.keyNames(r.Context(), r.Merchant)
+	names, err := h.KeyNames(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
@@ -54,39 +50,39 @@ func (c *console) exportPayments(w http.ResponseWriter, r *request) error {
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.csv"`, name))
 	file, err := payments.NewCSV(w, zone)
 	if err != nil {
-		return c.breakOff(w, err)
+		return h.breakOff(w, err)
 	}
 	for connection := http.NewResponseController(w); ; {
 		if err := connection.SetWriteDeadline(time.Now().Add(exportTimeout)); err != nil {
-			return c.breakOff(w, err)
+			return h.breakOff(w, err)
 		}
 		for i := range batch.Sessions {
 			payment := newPayment(&batch.Sessions[i].Session)
 			payment.Key = names[payment.KeyID]
 			if err := file.Write(payment); err != nil {
-				return c.breakOff(w, err)
+				return h.breakOff(w, err)
 			}
 		}
 		if err := errors.Join(file.Flush(), connection.Flush()); err != nil {
-			return c.breakOff(w, err)
+			return h.breakOff(w, err)
 		}
 		if query.Before = batch.Next; query.Before == (feed.EntryID{}) {
 			return nil
 		}
-		if batch, err = c.exportBatch(r.Context(), account, query); err != nil {
-			return c.breakOff(w, err)
+		if batch, err = h.exportBatch(r.Context(), account, query); err != nil {
+			return h.breakOff(w, err)
 		}
 	}
 }
 
-// exportBatch reads a part of a day. The whole download may take longer than a request: a slow client reads for minutes. Errors: errNotKept
-// and those of store.Ended.
-func (c *console) exportBatch(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error) {
+// exportBatch reads a part of a day. The whole download may take longer than a request: a slow client reads for minutes. Errors: ErrNotKept
+// and those of store.ReadEnded.
+func (h *Handler) exportBatch(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
 	defer cancel()
-	batch, err := c.payments.ReadEnded(ctx, account, query)
+	batch, err := h.Store.ReadEnded(ctx, account, query)
 	if err == nil && batch.Since.After(query.From) {
-		err = errNotKept
+		err = ErrNotKept
 	}
 	return batch, err
 }
@@ -105,8 +101,8 @@ func newPayment(s *session.Session) payments.Payment {
 }
 
 // breakOff ends a file that is not whole. It does not return.
-func (c *console) breakOff(w http.ResponseWriter, err error) error {
-	c.log.Warn("a download of payments was broken off", "error", err)
+func (h *Handler) breakOff(w http.ResponseWriter, err error) error {
+	h.Log.Warn("a download of payments was broken off", "error", err)
 	_, _ = fmt.Fprint(w, "THIS FILE IS NOT COMPLETE. Download it again.\r\n")
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)

@@ -1,4 +1,4 @@
-package console
+package web
 
 import (
 	"bytes"
@@ -22,35 +22,37 @@ import (
 //go:embed templates/*.html assets/*
 var pageFiles embed.FS
 
-// pages are the templates, each with the layout, and the files they refer to.
-type pages struct {
+// Pages are the templates, each with the layout, and the files they refer to.
+type Pages struct {
 	templates map[string]*template.Template
-	assets    http.Handler
+	// Assets serves the files, below /assets/.
+	Assets http.Handler
 }
 
-// view is what the layout shows, and the data of the page in it.
-type view struct {
+// View is what the layout shows, and the data of the page in it.
+type View struct {
 	Title string
 	// Viewer is nil if nobody is signed in.
 	Viewer *login.Person
 	Data   any
 }
 
-func newPages(words words) (*pages, error) {
+// NewPages returns the pages in the language of the words.
+func NewPages(words Words) (*Pages, error) {
 	assets, names, err := newAssets()
 	if err != nil {
 		return nil, err
 	}
-	p := &pages{templates: map[string]*template.Template{}, assets: assets}
+	p := &Pages{templates: map[string]*template.Template{}, Assets: assets}
 	functions := template.FuncMap{
 		"asset": func(name string) string { return names[name] },
 		"span":  words.span,
-		"t":     words.html,
+		"t":     words.HTML,
 		"tool":  managerText,
 		"n": func(key string, n any, values ...any) template.HTML {
-			return words.count(key, reflect.ValueOf(n).Int(), values...)
+			return words.Count(key, reflect.ValueOf(n).Int(), values...)
 		},
-		"number": func(n int32) string { return words.number(int64(n)) },
+		"number": func(n int32) string { return words.Number(int64(n)) },
 	}
 	files, err := fs.Glob(pageFiles, "templates/*.html")
 	if err != nil {
@@ -96,8 +98,8 @@ func newAssets() (http.Handler, map[string]string, error) {
 	}), names, nil
 }
 
-// render writes a page. Nothing is written if the template fails, so that the error can become a page.
-func (p *pages) render(w http.ResponseWriter, status int, page string, v view) error {
+// Render writes a page. Nothing is written if the template fails, so that the error can become a page.
+func (p *Pages) Render(w http.ResponseWriter, status int, page string, v View) error {
 	var body bytes.Buffer
 	if err := p.templates[page].Execute(&body, v); err != nil {
 		return fmt.Errorf("render the page %s: %w", page, err)
@@ -110,15 +112,15 @@ func (p *pages) render(w http.ResponseWriter, status int, page string, v view) e
 }
 
 // span is a number of seconds in words.
-func (w words) span(seconds int32) template.HTML {
+func (w Words) span(seconds int32) template.HTML {
 	const minute, hour = 60, 3600
 	switch {
 	case seconds%hour == 0:
-		return w.count("span.hours", int64(seconds/hour))
+		return w.Count("span.hours", int64(seconds/hour))
 	case seconds%minute == 0:
-		return w.count("span.minutes", int64(seconds/minute))
+		return w.Count("span.minutes", int64(seconds/minute))
 	}
-	return w.count("span.seconds", int64(seconds))
+	return w.Count("span.seconds", int64(seconds))
 }
 
 // managerText is the tool that manages an object, with what it reads.

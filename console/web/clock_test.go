@@ -1,4 +1,4 @@
-package console
+package web
 
 import (
 	"regexp"
@@ -15,7 +15,7 @@ func TestClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 11, 24, 1, 0, 0, 0, time.UTC) // Monday, 19:00 in Chicago
-	c := clock{english(t), now, chicago}
+	c := Clock{english(t), now, chicago}
 	for _, test := range []struct {
 		when   time.Duration
 		at, on string

@@ -1,4 +1,4 @@
-package console
+package payments
 
 import (
 	"sync"
@@ -26,20 +26,20 @@ type closedDay struct {
 }
 
 type closedTotals struct {
-	dayTotals
+	DayTotals
 
 	until time.Time
 }
 
 func newClosedDays() *closedDays { return &closedDays{byDay: map[closedDay]closedTotals{}} }
 
-func newClosedDay(account store.Account, totals *dayTotals) closedDay {
+func newClosedDay(account store.Account, totals *DayTotals) closedDay {
 	from, to := totals.Day.Bounds()
 	return closedDay{account, from.Unix(), to.Unix()}
 }
 
 // get fills in the totals of a day, if they are kept.
-func (c *closedDays) get(account store.Account, totals *dayTotals, now time.Time) bool {
+func (c *closedDays) get(account store.Account, totals *DayTotals, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept, known := c.byDay[newClosedDay(account, totals)]
@@ -47,12 +47,12 @@ func (c *closedDays) get(account store.Account, totals *dayTotals, now time.Time
 		return false
 	}
 	kept.Name = totals.Name
-	*totals = kept.dayTotals
+	*totals = kept.DayTotals
 	return true
 }
 
 // put keeps the totals of a day, which were read at that time, if it was closed then.
-func (c *closedDays) put(account store.Account, totals *dayTotals, read time.Time) {
+func (c *closedDays) put(account store.Account, totals *DayTotals, read time.Time) {
 	if _, end := totals.Day.Bounds(); read.Before(end.Add(closedAfter)) {
 		return
 	}
