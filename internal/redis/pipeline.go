@@ -177,11 +177,29 @@ func (p *pipeline) run(b *batch) {
 	for _, j := range b.jobs {
 		_ = commands.Process(ctx, j.command) // only collects
 	}
-	_, _ = commands.Exec(ctx) // each command has its own error
-	p.finish(b, began)        // before the callers go on: Redis waits for more
+	_ = exec(ctx, commands) // each command has its own error
+	p.finish(b, began)      // before the callers go on: Redis waits for more
 	for _, j := range b.jobs {
 		j.end(j.command.Err())
 	}
+}
+
+var errNoAnswer = errors.New("no answer")
+
+// exec sends commands together. Then each has an answer or an error: if Redis has refused the connection with an answer, such as WRONGPASS, the
+// client gives that to none of them.
+func exec(ctx context.Context, together redis.Pipeliner) error {
+	commands, err := together.Exec(ctx)
+	cause := errNoAnswer
+	if err != nil && !slices.ContainsFunc(commands, func(c redis.Cmder) bool { return errors.Is(c.Err(), err) }) {
+		cause = err
+	}
+	for _, command := range commands {
+		if c, ok := command.(interface{ Val() any }); ok && command.Err() == nil && c.Val() == nil {
+			command.SetErr(cause)
+		}
+	}
+	return err
 }
 
 // send sends a command alone.

@@ -42,6 +42,52 @@ func say(ctx context.Context, c *Client, words ...any) (string, error) {
 	return fmt.Sprint(command.Val()), nil
 }
 
+// What Redis answers while a connection is set up is nobody's answer: each command is unavailable, and none is corrupt.
+func TestExec_RefusedConnection(t *testing.T) {
+	server := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2})
+	defer func() { _ = admin.Close() }()
+	allow := func(rules ...any) {
+		t.Helper()
+		if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow("on", ">old", "~*", "&*", "+@all")
+	c, err := Open(Options{URL: "redis://app:old@" + server.Addr(), Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	script := NewScript("answer", "local k = unpack(KEYS)\n\nreturn 'OK'", nil)
+	newCall := func() *Call {
+		call := NewCall(script)
+		call.Key("k", BucketKeyspace(0), "x")
+		return &call
+	}
+	check := func(reply Reply, err error) {
+		if err == nil && reply.Text() != "OK" || err != nil && !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %q, %v", reply.Text(), err)
+		}
+	}
+	check(c.Run(t.Context(), newCall()))
+	allow("resetpass", ">new") // connections that are open stay
+	var callers sync.WaitGroup
+	for range 300 {
+		callers.Go(func() { check(c.Run(t.Context(), newCall())) })
+	}
+	callers.Wait()
+	for range 30 {
+		callers.Go(func() {
+			replies, errs := c.runEach(t.Context(), []*Call{newCall(), newCall()})
+			for i := range replies {
+				check(replies[i], errs[i])
+			}
+		})
+	}
+	callers.Wait()
+}
+
 // waitFor waits until every batch is in flight and so many commands wait.
 func waitFor(t *testing.T, c *Client, want int) {
 	t.Helper()

@@ -72,7 +72,7 @@ func (c *Client) runEach(ctx context.Context, calls []*Call) ([]Reply, []error) 
 		_ = batch.Process(bounded, sent[i]) // only takes it down
 	}
 	start := time.Now()
-	_, err := batch.Exec(bounded) // the first; each has its own
+	err := exec(bounded, batch) // the first; each has its own
 	if isNoScript(err) {
 		err = nil
 	}

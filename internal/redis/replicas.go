@@ -72,7 +72,7 @@ func (r *replicated) send(ctx context.Context, server redis.UniversalClient, ask
 	_ = batch.Process(ctx, sentOnce{command})
 	wait := redis.NewCmd(ctx, "wait", r.replicas, r.wait.Milliseconds())
 	_ = batch.Process(ctx, wait)
-	_, _ = batch.Exec(ctx) // each command has its own error
+	_ = exec(ctx, batch) // each command has its own error
 	if err := command.Err(); err != nil {
 		return err
 	}
