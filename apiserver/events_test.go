@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -213,6 +215,43 @@ func TestEvents_SuspendedDuringWait(t *testing.T) {
 	r.report(id, rail, paid(1250)).want(t, http.StatusOK)
 	if page := <-answer; len(page.Items) != 0 {
 		t.Errorf("%+v", page)
+	}
+}
+
+// session.created is in no feed, so new sessions cost a request that waits for one nothing.
+func TestEvents_WaitBesideNewSessions(t *testing.T) {
+	f := newFixture(t)
+	acme := f.merchant("acme", func(m *published.MerchantRecord) {
+		m.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1000}
+		m.Webhook = &published.Webhook{Webhook: v1alpha1.Webhook{
+			URL: "https://shop.example/hooks", Events: []v1alpha1.WebhookEvent{v1alpha1.EventSessionCreated, v1alpha1.EventSessionCancelled},
+		}}
+	})
+	key := f.key("till", acme)
+	r := f.start()
+	ended := make(chan eventPage, 1)
+	go func() {
+		defer close(ended)
+		ended <- r.events(t, key, "?wait=25", http.StatusOK)
+	}()
+	eventually(t, "it waits", func() bool { return r.metric("merchant_operator_streams") == "1" })
+	const charges, others = 40, 8 // others: the wait, and the end of one charge
+	for range charges {
+		r.create(key)
+	}
+	r.cancelled(t, key, 1)
+	if page := <-ended; len(page.Items) != 1 {
+		t.Errorf("woken with %+v", page)
+	}
+	limit := r.call(http.MethodGet, me, key, "").header.Get("RateLimit")
+	var left int
+	if _, rest, _ := strings.Cut(limit, "r="); rest == "" {
+		t.Fatalf("RateLimit: %s", limit)
+	} else if _, err := fmt.Sscanf(rest, "%d", &left); err != nil {
+		t.Fatal(err)
+	}
+	if used := 1000 - left; used > charges+others {
+		t.Errorf("%d charges and a wait cost %d requests", charges, used)
 	}
 }
 

@@ -38,7 +38,7 @@ function s.change(key, event_key, feed_key, kind, change, differs)
     append_to_feed(feed_key, history, event, s.id(key), account, write)
   else
     write()
-    events.publish('-', account)
+    events.publish('-', '-') -- it is in no feed
   end
 end
 
