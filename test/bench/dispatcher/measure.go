@@ -77,7 +77,7 @@ func (b *bench) deliverBacklog(ctx context.Context, merchants []fixture.Merchant
 
 func (b *bench) awaitNothingDue(ctx context.Context) {
 	fixture.Check(fixture.Eventually(ctx, func() error {
-		keys, err := b.redis.Keys(ctx, "{b??}:due").Result()
+		keys, err := b.redis.Keys(ctx, "{b*}:due").Result()
 		if err == nil && len(keys) > 0 {
 			err = fmt.Errorf("events are due in %d buckets", len(keys))
 		}
