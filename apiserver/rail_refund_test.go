@@ -167,13 +167,13 @@ func TestRefund_BadBodies(t *testing.T) {
 		"refund with a blank":     {refundBody("bank-1", "a b", 1), refundRefRule},
 		"refund with an umlaut":   {refundBody("bank-1", "zurück", 1), refundRefRule},
 		"refund too long":         {refundBody("bank-1", long, 1), refundRefRule},
-		"no amount":               {`{"paymentRef":"bank-1","refundRef":"a"}`, amountRule},
-		"amount null":             {`{"paymentRef":"bank-1","refundRef":"a","amountCents":null}`, amountRule},
-		"amount a string":         {`{"paymentRef":"bank-1","refundRef":"a","amountCents":"1"}`, amountRule},
-		"amount a fraction":       {`{"paymentRef":"bank-1","refundRef":"a","amountCents":0.5}`, amountRule},
-		"amount zero":             {refundBody("bank-1", "a", 0), amountRule},
-		"amount negative":         {refundBody("bank-1", "a", -1), amountRule},
-		"amount over the maximum": {refundBody("bank-1", "a", 10_000_001), amountRule},
+		"no amount":               {`{"paymentRef":"bank-1","refundRef":"a"}`, reportedAmountRule},
+		"amount null":             {`{"paymentRef":"bank-1","refundRef":"a","amountCents":null}`, reportedAmountRule},
+		"amount a string":         {`{"paymentRef":"bank-1","refundRef":"a","amountCents":"1"}`, reportedAmountRule},
+		"amount a fraction":       {`{"paymentRef":"bank-1","refundRef":"a","amountCents":0.5}`, reportedAmountRule},
+		"amount zero":             {refundBody("bank-1", "a", 0), reportedAmountRule},
+		"amount negative":         {refundBody("bank-1", "a", -1), reportedAmountRule},
+		"amount over the maximum": {refundBody("bank-1", "a", 1_000_000_000_000_001), reportedAmountRule},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.refund(id, rail, test.body).wantError(t, http.StatusBadRequest, test.message)
@@ -182,6 +182,47 @@ func TestRefund_BadBodies(t *testing.T) {
 	got := r.refund(id, rail, `{"paymentRef":"bank-1","refundRef":"a","amountCents":1,"reason":"x"}`).want(t, http.StatusOK)
 	if got.header.Get("Ignored-Fields") != "reason" {
 		t.Errorf("ignored fields: %s", got.header)
+	}
+}
+
+// Money that has moved is recorded, however much it is: many currencies have amounts that no session has. All amounts stay exact.
+func TestRefund_HugeAmounts(t *testing.T) {
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	r := f.start()
+	id := r.create(key)
+	const all = 1_000_000_000_000_000
+	body := `{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1000000000000000,"currency":"VND"}`
+	for range 2 {
+		if got := r.report(id, rail, body).want(t, http.StatusOK); got.body["action"] != "REFUND_REQUIRED" || got.text("status") != "PENDING" {
+			t.Errorf("the rail gets %s", got.raw)
+		}
+	}
+	r.refund(id, rail, refundBody("bank-1", "back-1", all-2)).want(t, http.StatusOK)
+	r.refund(id, rail, refundBody("bank-1", "back-2", 1)).want(t, http.StatusOK)
+	for _, cents := range []int{2, all} {
+		if got := r.refund(id, rail, refundBody("bank-1", "back-3", cents)); got.header.Get("Error-Code") != "refund_exceeds_payment" {
+			t.Errorf("%d more than the payment: %d %s", cents, got.status, got.raw)
+		}
+	}
+	const left = `"amountCents":1000000000000000,"currency":"VND","refundedCents":999999999999999,"action":"REFUND_REQUIRED"`
+	if got := r.internally(http.MethodGet, "/internal/v1/sessions/"+id, rail, ""); !strings.Contains(string(got.raw), left) {
+		t.Errorf("the rail reads %s", got.raw)
+	}
+	r.refund(id, rail, refundBody("bank-1", "back-5", 1)).want(t, http.StatusOK)
+	want := `"amountCents":1000000000000000,"currency":"VND","refused":true,"refundedCents":1000000000000000,`
+	if got := r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK); !strings.Contains(string(got.raw), want) {
+		t.Errorf("the merchant reads %s", got.raw)
+	}
+	feed := string(r.call(http.MethodGet, events, key, "").want(t, http.StatusOK).raw)
+	for _, want := range []string{
+		`"payment":{"amountCents":1000000000000000,"currency":"VND"}`,
+		`"amountCents":999999999999998,"currency":"VND","paymentCents":1000000000000000,"refundedCents":999999999999998}`,
+		`"amountCents":1,"currency":"VND","paymentCents":1000000000000000,"refundedCents":1000000000000000}`,
+	} {
+		if !strings.Contains(feed, want) {
+			t.Errorf("no %s in the feed %s", want, feed)
+		}
 	}
 }
 

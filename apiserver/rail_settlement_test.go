@@ -392,11 +392,12 @@ func (f *fixture) rewriteMerchant(merchant published.MerchantRecord, change func
 }
 
 const (
-	currencyRule   = "currency must be an ISO 4217 code, such as EUR"
-	paymentRefRule = "paymentRef must be a string of 1 to 128 visible ASCII characters"
-	outcomeRule    = "outcome must be COMPLETED or FAILED"
-	paidAtRule     = "paidAt must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
-	reasonRule     = "reason must be a string of at most 255 characters without control characters"
+	currencyRule       = "currency must be an ISO 4217 code, such as EUR"
+	paymentRefRule     = "paymentRef must be a string of 1 to 128 visible ASCII characters"
+	outcomeRule        = "outcome must be COMPLETED or FAILED"
+	paidAtRule         = "paidAt must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
+	reportedAmountRule = "amountCents must be an integer from 1 to 1000000000000000"
+	reasonRule         = "reason must be a string of at most 255 characters without control characters"
 )
 
 // reported returns a report that is good but for what is added to it.
@@ -439,14 +440,14 @@ var badReports = map[string]struct{ body, message string }{
 	"outcome PENDING":                       {report("bank-1", "PENDING", 1), outcomeRule},
 	"outcome EXPIRED":                       {report("bank-1", "EXPIRED", 1), outcomeRule},
 	"outcome CANCELLED":                     {report("bank-1", "CANCELLED", 1), outcomeRule},
-	"no amount":                             {`{"paymentRef":"bank-1","outcome":"COMPLETED"}`, amountRule},
-	"amount null":                           {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":null}`, amountRule},
-	"amount a string":                       {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":"1"}`, amountRule},
-	"amount a fraction":                     {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":0.5}`, amountRule},
-	"amount zero":                           {paid(0), amountRule},
-	"amount negative":                       {paid(-1), amountRule},
-	"amount over the maximum":               {paid(10_000_001), amountRule},
-	"amount of a huge exponent":             {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1e999999999}`, amountRule},
+	"no amount":                             {`{"paymentRef":"bank-1","outcome":"COMPLETED"}`, reportedAmountRule},
+	"amount null":                           {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":null}`, reportedAmountRule},
+	"amount a string":                       {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":"1"}`, reportedAmountRule},
+	"amount a fraction":                     {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":0.5}`, reportedAmountRule},
+	"amount zero":                           {paid(0), reportedAmountRule},
+	"amount negative":                       {paid(-1), reportedAmountRule},
+	"amount over the maximum":               {paid(1_000_000_000_000_001), reportedAmountRule},
+	"amount of a huge exponent":             {`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1e999999999}`, reportedAmountRule},
 	"currency empty":                        {reported(`"currency":""`), currencyRule},
 	"currency a number":                     {reported(`"currency":978`), currencyRule},
 	"currency in small letters":             {reported(`"currency":"eur"`), currencyRule},

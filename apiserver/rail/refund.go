@@ -57,7 +57,7 @@ func readRefund(w http.ResponseWriter, r *http.Request) (session.Refund, error) 
 		PaymentRef: fields.Text("paymentRef", session.PaymentRefRule),
 		Ref:        fields.Text("refundRef", session.RefundRefRule),
 	}
-	refund.AmountCents, _ = fields.Integer("amountCents", session.AmountRule)
+	refund.AmountCents, _ = fields.Integer("amountCents", session.ReportedAmountRule)
 	if err := fields.Finish(w.Header(), false); err != nil {
 		return session.Refund{}, err
 	}

@@ -78,7 +78,7 @@ func readPayment(w http.ResponseWriter, r *http.Request) (session.Payment, error
 
 // decodePayment decodes the fields of a report. One that is missing is the zero value, which Validate refuses.
 func decodePayment(fields *web.Object) session.Payment {
-	amount, _ := fields.Integer("amountCents", session.AmountRule)
+	amount, _ := fields.Integer("amountCents", session.ReportedAmountRule)
 	return session.Payment{
 		Ref:         fields.Text("paymentRef", session.PaymentRefRule),
 		Outcome:     session.Status(fields.Text("outcome", session.OutcomeRule)),

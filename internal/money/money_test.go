@@ -44,7 +44,7 @@ func TestFormat_EachDigit(t *testing.T) {
 	for _, code := range []string{"EUR", "JPY", "KWD", "IDR", "HUF", "XOF", "IQD", "VES", "MGA"} {
 		for _, lang := range []string{"en", "fr", "ar", "pl"} {
 			in := NewFormatter(language.MustParse(lang))
-			for _, minor := range []int64{1, 99, 100, 999, 1000, 10_001, 999_999, 1_234_567, 9_999_999, 10_000_000} {
+			for _, minor := range []int64{1, 99, 100, 999, 1000, 10_001, 999_999, 1_234_567, 9_999_999, 10_000_000, 999_999_999_999_999, 1_000_000_000_000_000} {
 				digits := strings.Map(func(r rune) rune {
 					if unicode.IsDigit(r) {
 						return r

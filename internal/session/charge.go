@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxAmountCents is the largest amount of any kind, in cents: 100,000 of the currency's unit.
+// MaxAmountCents is the largest amount of a charge, in cents: 100,000 of most currencies' unit.
 const MaxAmountCents = 10_000_000
 
 const (

@@ -15,13 +15,18 @@ const (
 	maxReasonCharacters = 255
 )
 
+// MaxReportedCents is the largest amount that a rail can report. It is far above that of a charge, because money that has moved is recorded, and
+// other currencies have other amounts. Lua, JSON and the formatting of amounts keep it exact, and the sum of two.
+const MaxReportedCents = 1_000_000_000_000_000
+
 // The rules of a report's fields, worded to follow the field's name.
 const (
-	PaymentRefRule = "must be a string of 1 to 128 visible ASCII characters"
-	OutcomeRule    = "must be COMPLETED or FAILED"
-	PaidAtRule     = "must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
-	CurrencyRule   = "must be an ISO 4217 code, such as EUR"
-	ReasonRule     = "must be a string of at most 255 characters without control characters"
+	PaymentRefRule     = "must be a string of 1 to 128 visible ASCII characters"
+	ReportedAmountRule = "must be an integer from 1 to 1000000000000000"
+	OutcomeRule        = "must be COMPLETED or FAILED"
+	PaidAtRule         = "must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
+	CurrencyRule       = "must be an ISO 4217 code, such as EUR"
+	ReasonRule         = "must be a string of at most 255 characters without control characters"
 )
 
 // Rail names who reports payments, in what is stored and in the ids of events. References are each rail's own: the same one of two rails
@@ -91,8 +96,8 @@ func (p Payment) Validate() error {
 		return &FieldError{Field: "paymentRef", Rule: PaymentRefRule}
 	case p.Outcome != Completed && p.Outcome != Failed:
 		return &FieldError{Field: "outcome", Rule: OutcomeRule}
-	case p.AmountCents < 1 || p.AmountCents > MaxAmountCents:
-		return &FieldError{Field: "amountCents", Rule: AmountRule}
+	case p.AmountCents < 1 || p.AmountCents > MaxReportedCents:
+		return &FieldError{Field: "amountCents", Rule: ReportedAmountRule}
 	case !validCurrency(p.Currency):
 		return &FieldError{Field: "currency", Rule: CurrencyRule}
 	case !validPaidAt(p.PaidAt):

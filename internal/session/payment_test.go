@@ -19,7 +19,7 @@ func TestPayment_Valid(t *testing.T) {
 	for desc, change := range map[string]func(*session.Payment){
 		"the least":               func(p *session.Payment) { p.Ref, p.AmountCents = "!", 1 },
 		"the longest reference":   func(p *session.Payment) { p.Ref = strings.Repeat("~", 128) },
-		"the largest amount":      func(p *session.Payment) { p.AmountCents = session.MaxAmountCents },
+		"the largest amount":      func(p *session.Payment) { p.AmountCents = session.MaxReportedCents },
 		"a failure":               func(p *session.Payment) { p.Outcome = session.Failed },
 		"the first time there is": func(p *session.Payment) { p.PaidAt = time.UnixMilli(1) },
 		"the last time there is":  func(p *session.Payment) { p.PaidAt = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC) },
@@ -54,7 +54,7 @@ func TestPayment_Invalid(t *testing.T) {
 		{"outcome", "lower case", func(p *session.Payment) { p.Outcome = "completed" }},
 		{"amountCents", "none", func(p *session.Payment) { p.AmountCents = 0 }},
 		{"amountCents", "negative", func(p *session.Payment) { p.AmountCents = -1 }},
-		{"amountCents", "too large", func(p *session.Payment) { p.AmountCents = session.MaxAmountCents + 1 }},
+		{"amountCents", "too large", func(p *session.Payment) { p.AmountCents = session.MaxReportedCents + 1 }},
 		{"paidAt", "before 1970", func(p *session.Payment) { p.PaidAt = time.UnixMilli(-1) }},
 		{"paidAt", "the year 10000", func(p *session.Payment) { p.PaidAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"reason", "too long", func(p *session.Payment) { p.Reason = strings.Repeat("é", 256) }},

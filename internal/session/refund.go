@@ -21,8 +21,8 @@ func (r Refund) Validate() error {
 		return &FieldError{Field: "paymentRef", Rule: PaymentRefRule}
 	case !validPaymentRef(r.Ref):
 		return &FieldError{Field: "refundRef", Rule: RefundRefRule}
-	case r.AmountCents < 1 || r.AmountCents > MaxAmountCents:
-		return &FieldError{Field: "amountCents", Rule: AmountRule}
+	case r.AmountCents < 1 || r.AmountCents > MaxReportedCents:
+		return &FieldError{Field: "amountCents", Rule: ReportedAmountRule}
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestRefund_Validate(t *testing.T) {
 	}{
 		"good": {func(*session.Refund) {}, ""},
 		"longest": {func(r *session.Refund) {
-			r.Ref, r.PaymentRef, r.AmountCents = long[1:], long[1:], session.MaxAmountCents
+			r.Ref, r.PaymentRef, r.AmountCents = long[1:], long[1:], session.MaxReportedCents
 		}, ""},
 		"no payment":        {func(r *session.Refund) { r.PaymentRef = "" }, "paymentRef"},
 		"long payment":      {func(r *session.Refund) { r.PaymentRef = long }, "paymentRef"},
@@ -47,7 +47,7 @@ func TestRefund_Validate(t *testing.T) {
 		"refund with ü":     {func(r *session.Refund) { r.Ref = "rückzahlung" }, "refundRef"},
 		"nothing":           {func(r *session.Refund) { r.AmountCents = 0 }, "amountCents"},
 		"negative":          {func(r *session.Refund) { r.AmountCents = -1 }, "amountCents"},
-		"too much":          {func(r *session.Refund) { r.AmountCents = session.MaxAmountCents + 1 }, "amountCents"},
+		"too much":          {func(r *session.Refund) { r.AmountCents = session.MaxReportedCents + 1 }, "amountCents"},
 	} {
 		refund := good
 		test.change(&refund)
