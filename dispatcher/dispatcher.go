@@ -38,6 +38,8 @@ const (
 // index knows where events go.
 type index interface {
 	Endpoint(merchantID string) endpoints.Endpoint
+	// Age is how long ago the watches gave the last sign of life.
+	Age() time.Duration
 }
 
 // dispatcher is one of any number that share a Redis.

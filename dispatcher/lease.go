@@ -67,7 +67,8 @@ func (d *dispatcher) leaseRoom(bucket session.Bucket) (room map[string]int, each
 	room, each = d.queues.room(bucket)
 	now := d.now()
 	waits := func(lease outbox.Lease) bool {
-		return decide(lease, d.index.Endpoint(lease.Event.MerchantID), now).action == deferEvent
+		decided, _ := d.decide(lease, now)
+		return decided.action == deferEvent
 	}
 	for _, account := range d.waiting.accounts(bucket, now, waits) {
 		room[account] = 0
@@ -84,12 +85,11 @@ func (d *dispatcher) paused(bucket session.Bucket) []string {
 
 // carryOut does what is decided about a leased event, and returns what was done. To defer it is left to the caller.
 func (d *dispatcher) carryOut(ctx context.Context, lease outbox.Lease, holder string, redisNow, asked time.Time) decision {
-	endpoint := d.index.Endpoint(lease.Event.MerchantID)
-	decided := decide(lease, endpoint, redisNow)
+	decided, endpoint := d.decide(lease, redisNow)
 	switch decided.action {
 	case deferEvent:
 		d.logDeferral(decided, lease)
-		if decided.reason != deferredUnsupported {
+		if decided.reason != deferredUnsupported && (decided.reason != deferredFrozen || endpoint.URL == "") {
 			d.waiting.add(lease, asked.Add(decided.delay)) // so it is with all events of the account
 			decided.delay = 0
 		}
@@ -159,10 +159,23 @@ const (
 	deferredUnreadable  = "endpoint_decode_error"
 	// deferredUnsupported: a newer version wrote the event, and a newer dispatcher will deliver it.
 	deferredUnsupported = "unsupported_event"
+	// deferredFrozen: it would be dropped, but the watch is frozen, and the merchant may want it by now.
+	deferredFrozen = "frozen_watch"
 )
 
 // reasonDisabled is the dead letter's reason for an event of a disabled endpoint.
 const reasonDisabled = "endpoint_disabled"
+
+// decide also returns the endpoint that it decided about. While the watch is frozen it drops nothing.
+func (d *dispatcher) decide(lease outbox.Lease, now time.Time) (decision, endpoints.Endpoint) {
+	frozen := d.index.Age() > endpoints.MaxAge // read first: the endpoint is not older
+	endpoint := d.index.Endpoint(lease.Event.MerchantID)
+	decided := decide(lease, endpoint, now)
+	if frozen && decided.action == drop {
+		decided = decision{deferEvent, deferredFrozen, deferralDelay(now.Sub(lease.Event.OccurredAt))}
+	}
+	return decided, endpoint
+}
 
 // decide says what to do with a leased event; now is the time of Redis. Dropping an event loses it, so it requires that the operator
 // says so: that the merchant was deleted, never had a webhook for it, or had none for published.WebhookGrace. A missing published object
@@ -213,6 +226,7 @@ var deferralCauses = map[string]string{
 	deferredRemoved:     "the webhook of their merchant was removed; they are dropped 24 hours after that",
 	deferredUnreadable:  "the state of their endpoint in Redis cannot be decoded; change webhook.resumeTrigger",
 	deferredUnsigned:    "their merchant has no readable signing secret",
+	deferredFrozen:      "the watch of the Kubernetes API is frozen, and as this dispatcher knows it no webhook wants them",
 	deferredUnsupported: "a newer version wrote them; upgrade the dispatcher",
 }
 

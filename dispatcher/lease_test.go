@@ -44,6 +44,39 @@ func TestLease_DropsUnsubscribed(t *testing.T) {
 	}
 }
 
+// A dispatcher whose watch is frozen does not know who subscribes by now: it sends, and drops nothing.
+func TestLease_FrozenWatch(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
+	unsubscribed := f.EndpointAt("", 7)
+	gone := endpoints.Endpoint{MerchantID: dispatchertest.NewMerchantID(7), State: endpoints.Withdrawn}
+	f.Index.Put(gone)
+	f.Index.SetAge(endpoints.MaxAge + time.Second)
+	f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
+	for _, merchantID := range []string{unsubscribed.MerchantID, gone.MerchantID} {
+		f.Event(t, merchantID)
+	}
+	d := f.dispatcher(t)
+	start(t, d)
+	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
+	dispatchertest.Eventually(t, "all are deferred", func() bool { return deferrals() >= 3 })
+	wanted := f.Event(t, acme.MerchantID)
+	if seen := shop.await(t, 1); seen[0].ID != wanted {
+		t.Errorf("saw %s, want %s", seen[0].ID, wanted)
+	}
+	for _, kind := range []string{"session.created", "session.cancelled"} {
+		if n := testutil.ToFloat64(d.metrics.events.WithLabelValues(kind, outcomeDropped)); n != 0 {
+			t.Errorf("%v events of kind %s were dropped", n, kind)
+		}
+	}
+	f.Index.SetAge(0)
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	if n := len(shop.ids()); n != 1 {
+		t.Errorf("%d attempts", n)
+	}
+}
+
 // setOld makes an event an hour old.
 func (f testFixture) setOld(t *testing.T, id string) {
 	t.Helper()

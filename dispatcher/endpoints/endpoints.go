@@ -16,6 +16,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
+// MaxAge is how old the index may be for decisions that lose something. An idle watch gets a bookmark about once a minute.
+const MaxAge = 5 * time.Minute
+
 // State says what is published of a merchant.
 type State int
 

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -18,9 +19,6 @@ const (
 	// Options.LastUseStep. It bounds the bytes that etcd has to store.
 	lastUsePause     = time.Minute
 	lastUsePauseKeys = 250
-	// maxIndexAge is how old the index may be. An idle watch gets a bookmark about once a minute. A frozen one may miss keys, and the merchants
-	// that have their uses.
-	maxIndexAge = 5 * time.Minute
 )
 
 // lastUses are the last uses of keys that this dispatcher knows. Only its loop uses it.
@@ -42,9 +40,9 @@ type lastUseShard struct {
 
 // publishLastUses reads last uses from Redis, and publishes those that are a step later than the published ones, and every step that they were
 // read. The operator, which has no Redis, shows them in the status of ApiKeys. Dispatchers do the same work; the slower one finds it
-// done. The error is of Redis.
+// done. A frozen watch may miss keys, and the merchants that have their uses. The error is of Redis.
 func (r *Reporter) publishLastUses(ctx context.Context) (more bool, err error) {
-	if !r.loadLastUses(ctx) || r.index.Age() > maxIndexAge {
+	if !r.loadLastUses(ctx) || r.index.Age() > endpoints.MaxAge {
 		return false, nil
 	}
 	if err := r.readLastUses(ctx); err != nil {

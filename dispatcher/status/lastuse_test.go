@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -237,12 +238,12 @@ func TestPublishLastUses_FrozenWatch(t *testing.T) {
 	f.operatorRuns(t)
 	const keyID = "aaaaaaaaaaaa"
 	f.use(t, keyID, dispatchertest.NewMerchantID(3), "00000001 1800000000")
-	f.Index.OldAge = maxIndexAge + time.Second
+	f.Index.SetAge(endpoints.MaxAge + time.Second)
 	f.publish(t, f.first)
 	if uses, _ := f.shard(t, keyID); !uses.ReadTime.IsZero() {
 		t.Errorf("with frozen watches: %+v", uses)
 	}
-	f.Index.OldAge = 0
+	f.Index.SetAge(0)
 	f.publish(t, f.first)
 	if uses, _ := f.shard(t, keyID); uses.ReadTime.IsZero() || uses.Keys[keyID] == "" {
 		t.Errorf("when all works again: %+v", uses)
