@@ -9,4 +9,11 @@ local tat, override = stored[1], stored[2]
 if result then
   return result .. quota
 end
-return {'OK' .. quota, list_ended()}
+-- Each chunk is a request of the limit. The first one is charged already; of the others it reads as many as there is room for.
+local last, since, rows, chunks = list_ended(1 + math.floor((now_us + burst - tat) / cost))
+if chunks > 1 then
+  tat = format('%d', tat + (chunks - 1) * cost)
+  call('SET', rate_key, tat, 'PXAT', format('%d', math.floor((tat + 999) / 1000)))
+  quota = ' ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. tat
+end
+return {'OK' .. quota, last, since, rows}

@@ -17,10 +17,11 @@ import (
 const (
 	// MaxEnded is the most sessions of a page.
 	MaxEnded = 1000
-	// maxScanned is the most entries of the feed that are looked at for a page: it bounds how long one script blocks Redis.
-	maxScanned = 1000
-	// scannedAtOnce is how many of them Redis returns to the script at once. A page mostly needs little more than its own.
+	// scannedAtOnce is how many entries of the feed Redis returns to a script at once, and how many a merchant lists for the price of a request.
+	// A page mostly needs little more than its own.
 	scannedAtOnce = 100
+	// maxChunks is how often it does so for a page: that bounds how long one script blocks Redis.
+	maxChunks = 10
 )
 
 // EndedQuery says which ended sessions to list.
@@ -66,7 +67,8 @@ func (s *Store) ReadEnded(ctx context.Context, account Account, query EndedQuery
 	return parseEnded(&reply, account)
 }
 
-// Ended is ReadEnded for a request of the merchant. Errors are also those of Admit.
+// Ended is ReadEnded for a request of the merchant. Each scannedAtOnce entries of the feed that it examines are charged as a request, so a page ends
+// where the limit has no room for more. Errors are also those of Admit.
 func (s *Store) Ended(ctx context.Context, admission Admission, query EndedQuery) (Admitted, EndedPage, error) {
 	account := Account{admission.MerchantID, admission.TestMode}
 	call := merchantCall{Call: redis.NewCall(admitEndedScript)}

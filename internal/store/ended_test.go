@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -140,4 +141,50 @@ func readEnded(t *testing.T, s *services, asks store.Admission, query store.Ende
 		all, query.Before = append(all, page.Sessions...), page.Next
 	}
 	return all
+}
+
+// Each hundred entries that a page goes through are charged as a request, and no more than there is room for are examined.
+func TestEnded_Charged(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	for name, test := range map[string]struct {
+		burst  int64
+		query  store.EndedQuery
+		listed int
+		cost   int // requests
+	}{
+		"a page":                       {100, store.EndedQuery{Limit: 100}, 100, 1},
+		"a large page":                 {100, store.EndedQuery{Limit: 200}, 200, 2},
+		"nothing in a thousand":        {100, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 10},
+		"nothing, and room for three":  {3, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 3},
+		"nothing, and room for itself": {1, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: test.burst})
+			id := mustCreate(t, s, with(asks, func(a *store.Admission) { a.Limit = merchant().Limit }), newSession()).Session.ID
+			must(t, second(s.Settle(t.Context(), id, failed("a"))))
+			tag := merchantTag(asks.MerchantID)
+			stream := tag + "feed:" + asks.MerchantID
+			event, batch := c.XRange(t.Context(), stream, "-", "+").Val()[0].Values, c.Pipeline()
+			for range 1500 {
+				batch.XAdd(t.Context(), &goredis.XAddArgs{Stream: stream, Values: event})
+			}
+			_, err := batch.Exec(t.Context())
+			must(t, err)
+			must(t, c.Del(t.Context(), tag+"rate:"+asks.MerchantID).Err())
+
+			admitted, page, err := s.Ended(t.Context(), asks, test.query)
+			must(t, err)
+			if cost := admitted.Quota.Reset; len(page.Sessions) != test.listed || cost != time.Duration(test.cost)*time.Second {
+				t.Errorf("%d sessions for %s", len(page.Sessions), cost)
+			}
+			entries := c.XRevRangeN(t.Context(), stream, "+", "-", int64(100*test.cost)).Val()
+			if last := entries[len(entries)-1].ID; page.Next.String() != last {
+				t.Errorf("the next page begins at %s, want %s", page.Next, last)
+			}
+			stored, err := c.Get(t.Context(), tag+"rate:"+asks.MerchantID).Int64()
+			if want := admitted.Now.Add(admitted.Quota.Reset).UnixMicro(); err != nil || stored != want {
+				t.Errorf("charged until %d, want %d: %v", stored, want, err)
+			}
+		})
+	}
 }

@@ -4,4 +4,5 @@ local history, newest, oldest, kinds, limit = unpack(ARGV)
 
 -- Lists ended sessions of an account, the newest first.
 
-return {list_ended()}
+local last, since, rows = list_ended(MAX_CHUNKS)
+return {last, since, rows}

@@ -141,7 +141,7 @@ var constants = strings.NewReplacer(
 	"EVENT_FIELDS", eventFields, "RECORD_AMOUNT", recordPattern(session.RecordAmount, "%d+"), "RECORD_CURRENCY", recordPattern(session.RecordCurrency, "%u*"),
 	"EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
 	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
-	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_SCANNED", decimal(maxScanned), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
+	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_CHUNKS", decimal(maxChunks), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
 	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),
 	"REPORT_TAT", "'"+outbox.ReportTATField+"'", "BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 

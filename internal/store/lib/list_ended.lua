@@ -1,8 +1,9 @@
 -- Expects clock; feed_key, and history, '<ms> <entries>'; newest and oldest, the newest id and the oldest time in ms of the entries to examine;
--- kinds, the events to list, each between spaces, and limit, how many. Defines list_ended(), which returns the id of the last entry that it has
--- examined, empty: there are no more, since when everything is listed, in ms, and for each event the id of its entry and the event.
+-- kinds, the events to list, each between spaces, and limit, how many. Defines list_ended(most_chunks), which examines at most that many times
+-- SCANNED_AT_ONCE entries. It returns the id of the last one that it has examined, empty: there are no more, since when everything is listed, in
+-- ms, for each event the id of its entry and the event, and how many chunks it has read.
 
-local function list_ended()
+local function list_ended(most_chunks)
   local age, most = string.match(history, '^(%d+) (%d+)$')
   local since = math.max(oldest, now_ms - age)
   local first_id, last_id, most_rows = format('%d', since), newest, 2 * limit
@@ -10,10 +11,10 @@ local function list_ended()
     local first = call('XRANGE', feed_key, '-', '+', 'COUNT', 1)[1]
     since = math.max(since, string.match(first[1], '^%d+') + 1)
   end
-  local rows, left, last = {}, MAX_SCANNED, ''
-  while left > 0 and #rows < most_rows do
-    local chunk = math.min(left, SCANNED_AT_ONCE)
-    local entries = call('XREVRANGE', feed_key, last_id, first_id, 'COUNT', chunk)
+  local rows, chunks, last = {}, 0, ''
+  while chunks < math.min(most_chunks, MAX_CHUNKS) and #rows < most_rows do
+    local entries = call('XREVRANGE', feed_key, last_id, first_id, 'COUNT', SCANNED_AT_ONCE)
+    chunks = chunks + 1
     for _, entry in ipairs(entries) do
       last = entry[1]
       local event = entry[2][2]
@@ -25,12 +26,11 @@ local function list_ended()
         end
       end
     end
-    if #entries < chunk and #rows < most_rows then
+    if #entries < SCANNED_AT_ONCE and #rows < most_rows then
       last = ''
       break
     end
-    left = left - chunk
     last_id = '(' .. last
   end
-  return last, format('%d', since), rows
+  return last, format('%d', since), rows, chunks
 end
