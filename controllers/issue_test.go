@@ -345,26 +345,63 @@ var _ = Describe("A pass that ends between delivering and publishing", func() {
 	})
 })
 
-var _ = Describe("A key that is taken for the first one", func() {
-	It("is taken back when there is one already, which no cache knew of", func() {
-		var f *fixture
+var _ = Describe("A delivered key, if another operator publishes one of that generation", func() {
+	DescribeTable("is taken back: the first key, whose tenant",
+		func(write func(*fixture, *v1alpha1.ApiKey)) {
+			f := newFixture()
+			f.merchant(aMerchant("coffee"))
+			f.stop()
+			key := aKey("till", "coffee").ApiKey
+			f.apply(key)
+			write(f, key)
+			var once sync.Once
+			var inForce apikey.Key
+			f.startOperator(hooked(beforePublishing(func() error {
+				once.Do(func() {
+					defer GinkgoRecover()
+					inForce = f.publishAnother("till")
+				})
+				return nil
+			})))
+			f.awaitDelivered(key, v1alpha1.ReasonNotDelivered)
+			f.awaitNoSecret("till-key")
+			f.stop()
+			Expect(f.live(f.record(key), inForce)).To(BeTrue(), "the one that was there goes on")
+			Expect(f.record(key).Generation).To(BeEquivalentTo(1))
+		},
+		Entry("wrote nothing", func(*fixture, *v1alpha1.ApiKey) {}),
+		Entry("wrote a status", func(f *fixture, key *v1alpha1.ApiKey) {
+			f.forgeStatus(key, map[string]any{"keyID": "forged", "keyGeneration": 1})
+		}),
+		Entry("wrote the finalizer", func(f *fixture, key *v1alpha1.ApiKey) {
+			change(f, key, func(k *v1alpha1.ApiKey) { k.Finalizers = []string{v1alpha1.Finalizer} })
+		}),
+	)
+
+	It("is taken back: a rotation", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").overlap(time.Hour))
+		f.stop()
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
 		var once sync.Once
-		inForce := make(chan apikey.Key, 1)
-		started := make(chan struct{})
-		f = newFixture(beforePublishing(func() error {
-			<-started
+		rotated := key.DeepCopy() // the test reads into key meanwhile
+		f.startOperator(hooked(beforePublishing(func() error {
 			once.Do(func() {
 				defer GinkgoRecover()
-				inForce <- f.publishAnother("till")
+				another, err := apikey.New(published.ID(rotated.UID))
+				Expect(err).NotTo(HaveOccurred())
+				current := published.Current{Digest: another.Digest(), Prefix: another.Prefix(), CreatedAt: f.clock.Now()}
+				f.rewrite(rotated, func(r *published.KeyRecord) {
+					*r = r.Rotated(current, v1alpha1.RotationTrigger, time.Hour, f.clock.Now())
+					r.HandledTrigger = "b"
+				})
 			})
 			return nil
-		}))
-		close(started)
-		f.merchant(aMerchant("coffee"))
-		key := f.key(aKey("till", "coffee"))
+		})))
+		f.awaitGeneration(key, 2)
+		f.awaitDelivered(key, v1alpha1.ReasonNotDelivered)
 		f.awaitNoSecret("till-key")
-		Expect(f.live(f.record(key), <-inForce)).To(BeTrue(), "the one that was there goes on")
-		Expect(f.record(key).Generation).To(BeEquivalentTo(1))
 	})
 })
 

@@ -23,8 +23,6 @@ type plan struct {
 	restrict *corev1.Secret
 	// newKey replaces the current key; nil: keep it. After a new key nothing else is done in this reconciliation.
 	newKey *newKey
-	// first is true if there was no key before, according to the caches.
-	first bool
 	// claims are written before anything else.
 	claims []claimState
 	// repair is the record to write; nil: it is up to date.

@@ -44,15 +44,16 @@ func (d delivered) generation() int64 {
 }
 
 // holds reports whether the Secret holds the current key. A key that was issued over HTTP is in no Secret, whatever
-// the annotation says: a rotation that lost the race against it had delivered the same generation.
-func (d delivered) holds(record published.KeyRecord) bool {
-	return d.generation() == record.Generation && record.LastRotation.Cause != v1alpha1.RotationAPI
+// the annotation says: a rotation that lost the race against it had delivered the same generation. So has one of this operator that lost
+// the race against another operator.
+func (f facts) holds(d delivered, record published.KeyRecord) bool {
+	return d.generation() == record.Generation && record.LastRotation.Cause != v1alpha1.RotationAPI && !f.unpublished.insteadOf(record)
 }
 
 // holder returns the delivered Secret that holds the current key; nil: none.
 func (f facts) holder(record published.KeyRecord) *delivered {
 	for i := range f.delivered {
-		if f.delivered[i].holds(record) {
+		if f.holds(f.delivered[i], record) {
 			return &f.delivered[i]
 		}
 	}
@@ -107,13 +108,13 @@ func removals(f facts) []removal {
 	placed := f.deliveredAs(f.target())
 	for _, d := range f.delivered {
 		switch {
-		case !d.holds(record):
+		case !f.holds(d, record):
 			out = append(out, removal{d, reasonStaleDelivery, staleBecause(record)})
 		case f.target() == "":
 			out = append(out, removal{d, reasonDeliveryEnded, "delivery.policy is None. The key stays valid"})
 		case retentionOver(f):
 			out = append(out, removal{d, v1alpha1.ReasonRetentionEnded, "delivery.retainSeconds is over"})
-		case d.Name != f.target() && placed != nil && placed.holds(record):
+		case d.Name != f.target() && placed != nil && f.holds(*placed, record):
 			out = append(out, removal{d, reasonDeliveryMoved, "the key is now in Secret " + f.target()})
 		}
 	}

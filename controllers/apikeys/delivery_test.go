@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
@@ -42,6 +43,16 @@ func TestDelivery(t *testing.T) {
 		"one that lost its race against a rotation over HTTP": {
 			facts: upToDate(), edit: func(f *facts) { f.record.LastRotation.Cause = v1alpha1.RotationAPI },
 			want: decision{Remove: []string{"till-key StaleDeliveryRemoved"}},
+		},
+		"one that this operator delivered, while another one published another key": {
+			facts: upToDate(), edit: func(f *facts) { f.unpublished = unpublishedKey{2, apikey.NewDigest("delivered")} },
+			want: decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{v1alpha1.ReasonNotDelivered}},
+		},
+		"one that this operator delivered and published, though it got no answer": {
+			facts: upToDate(), edit: func(f *facts) { f.unpublished = unpublishedKey{2, f.record.Current.Digest} },
+		},
+		"one that this operator delivered for a generation before": {
+			facts: upToDate(), edit: func(f *facts) { f.unpublished = unpublishedKey{1, apikey.NewDigest("delivered")} },
 		},
 		"a stale one while a new key is due is written over": {
 			facts: upToDate().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },

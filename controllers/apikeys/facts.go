@@ -48,6 +48,8 @@ type facts struct {
 	claims []claimState
 	// delivered are the Secrets of this ApiKey.
 	delivered []delivered
+	// unpublished is the key that this operator has delivered and not published; the zero value: none.
+	unpublished unpublishedKey
 	// uses is what is known of the uses of the keys, by times.
 	uses  lastuse.Evidence
 	times OldKeyTimes
@@ -78,10 +80,9 @@ func (f facts) outdated() bool {
 
 func (f facts) recordOfAnother() bool { return f.record != nil && f.record.Source.UID != f.apiKey.UID }
 
-// untouched reports whether there is no trace of an earlier reconciliation of the ApiKey.
-func (f facts) untouched() bool {
-	return f.apiKey.Status.KeyID == "" && f.published == nil && len(f.delivered) == 0
-}
+// untouched reports whether nothing of the ApiKey exists, so that all writes for its first key are creations. The status, which its tenant
+// may write, does not count.
+func (f facts) untouched() bool { return f.published == nil && len(f.delivered) == 0 }
 
 // target is the name of the Secret to deliver to; empty: no delivery, so the operator cannot generate keys.
 func (f facts) target() string {
@@ -158,7 +159,7 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
 	keyID := published.ID(apiKey.UID)
 	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey, seen: r.versions.newest(keyID), times: r.OldKeys}
-	f.warned = r.Warned(apiKey, apiKey.Status.Conditions)
+	f.warned, f.unpublished = r.Warned(apiKey, apiKey.Status.Conditions), r.unpublishedKeyFor(apiKey)
 	var merchant v1alpha1.Merchant
 	merchantKey := client.ObjectKey{Namespace: apiKey.Namespace, Name: apiKey.Spec.MerchantRef.Name}
 	switch err := from.Get(ctx, merchantKey, &merchant); {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
@@ -85,10 +84,10 @@ func (r *Reconciler) issue(ctx context.Context, p *plan) error {
 	}
 	record := p.newKey.base.Rotated(current, p.newKey.cause, p.newKey.overlap, p.now)
 	if err := r.publish(ctx, p.published, record); err != nil {
-		return r.takeBack(ctx, p, err)
+		return err
 	}
 	r.unpublished.Remove(p.apiKey.UID)
-	p.record = &record
+	p.record, p.unpublished = &record, unpublishedKey{}
 	p.outcome = usability(p.facts)
 	r.Audit.Write(ctx, auditlog.Rotation(record)...)
 	r.auditedRotation(record)
@@ -130,19 +129,6 @@ func (r *Reconciler) warnOfLoss(p *plan) {
 		"The published record was lost. The key of spec.keyDigest was published again; keys in their overlap are refused")
 }
 
-// takeBack deletes the delivered first key if another one was published: the next reconciliation would take it for
-// the current key, because it has the same generation. It returns failure, or its own error, which must not count as
-// a lost race.
-func (r *Reconciler) takeBack(ctx context.Context, p *plan, failure error) error {
-	if !p.first || p.target() == "" || !apierrors.IsAlreadyExists(failure) {
-		return failure
-	}
-	if err := r.Secrets.DeleteOwned(ctx, p.apiKey, []string{p.target()}); err != nil {
-		return fmt.Errorf("delete the Secret of a key that was not published: %w", err)
-	}
-	return failure
-}
-
 // prepare returns the key to publish; a generated key is delivered first, and one that cannot be delivered is none.
 func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, error) {
 	switch {
@@ -170,20 +156,27 @@ type unpublishedKey struct {
 	digest     apikey.Digest
 }
 
+// insteadOf reports whether the key was delivered as that of the record's generation, and the record has another one.
+func (k unpublishedKey) insteadOf(record published.KeyRecord) bool {
+	return k.generation == record.Generation && !k.digest.Equal(record.Current.Digest)
+}
+
+// unpublishedKeyFor returns the key of the ApiKey that this operator has delivered and not published; the zero value: none.
+func (r *Reconciler) unpublishedKeyFor(apiKey *v1alpha1.ApiKey) unpublishedKey {
+	known, _ := r.unpublished.Get(apiKey.UID)
+	key, _ := known.(unpublishedKey)
+	return key
+}
+
 // resume returns the key that this operator delivered before its publication failed, so that a failure that lasts does not change the
 // delivered Secret again and again. Only the memory of this process has that key: a tenant who may write Secrets beside the ApiKey
 // may put any key into it, also one that was revoked.
 func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found bool, err error) {
-	known, ok := r.unpublished.Get(p.apiKey.UID)
-	if !ok {
-		return apikey.Key{}, false, nil
-	}
-	last, _ := known.(unpublishedKey)
-	if last.generation != p.newKey.generation() || p.deliveredAs(p.target()) == nil {
+	if p.unpublished.generation != p.newKey.generation() || p.deliveredAs(p.target()) == nil {
 		return apikey.Key{}, false, nil
 	}
 	key, err = r.readKey(ctx, p.facts, p.target())
-	return key, err == nil && key.Digest().Equal(last.digest), err
+	return key, err == nil && key.Digest().Equal(p.unpublished.digest), err
 }
 
 func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Key, error) {

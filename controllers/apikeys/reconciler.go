@@ -96,8 +96,7 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 		return &plan{facts: cached}, err
 	}
 	p := decide(cached)
-	p.first = added && p.newKey != nil && p.digest == nil && cached.untouched()
-	if p.idle() || p.first {
+	if p.idle() || added && p.newKey != nil && p.digest == nil && cached.untouched() {
 		return p, nil
 	}
 	current, err := reconciler.ReadLive(ctx, r.Base, apiKey)
@@ -123,7 +122,6 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) error {
 	if p.newKey != nil {
 		return r.issue(ctx, p)
 	}
-	r.unpublished.Remove(p.apiKey.UID) // nobody wants it any more
 	if p.repair != nil {
 		if err := r.publish(ctx, p.published, *p.repair); err != nil {
 			return err

@@ -65,9 +65,10 @@ func (f facts) rateLimit() v1alpha1.RateLimit {
 	}
 }
 
-// untouched reports whether there is no trace of an earlier reconciliation of the Merchant.
+// untouched reports whether nothing of the Merchant exists, so that all writes are creations. The status, which its tenant may write, does
+// not count.
 func (f facts) untouched() bool {
-	return f.merchant.Status.MerchantID == "" && f.published == nil && f.signing == nil && f.target == nil && len(f.delivered) == 0
+	return f.published == nil && f.signing == nil && f.target == nil && len(f.delivered) == 0
 }
 
 // targetName is the name of the Secret to deliver to; empty: no webhook.

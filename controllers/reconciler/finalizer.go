@@ -14,8 +14,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// AddFinalizer adds the finalizer if it is missing. Then added is true, the object is current, and no operator has worked on it
-// before. It is applied as one member of the set, because the cache does not hold the finalizers of others.
+// AddFinalizer adds the finalizer if it is missing. Then added is true, and the object is current. It is applied as one member of the set,
+// because the cache does not hold the finalizers of others.
 func (b *Base) AddFinalizer(ctx context.Context, object client.Object) (added bool, err error) {
 	if controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
 		return false, nil
