@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
@@ -131,16 +132,16 @@ func (r *Reconciler) auditDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey,
 }
 
 // auditExpiry writes a line about a key whose end has come, once for each end. An operator that starts writes it once more.
-func (r *Reconciler) auditExpiry(ctx context.Context, p *plan) {
-	record, known := p.ownRecord()
+func (r *Reconciler) auditExpiry(ctx context.Context, f facts, outcome conditions.Outcome) {
+	record, known := f.ownRecord()
 	if !known {
 		return
 	}
-	end, written := expiry(p.facts), r.audited.get(record.KeyID).expiry
-	switch _, over := expired(p.facts); {
+	end, written := expiry(f), r.audited.get(record.KeyID).expiry
+	switch _, over := expired(f); {
 	case !over && written != 0: // the end was moved, and may come again
 		r.audited.edit(record.KeyID, func(key *auditedKey) { key.expiry = 0 })
-	case over && written != end.Unix() && p.outcome.Reason == v1alpha1.ReasonExpired:
+	case over && written != end.Unix() && outcome.Reason == v1alpha1.ReasonExpired:
 		line := auditlog.About(record, auditlog.Expired, auditlog.Schedule)
 		line.ChangedAt = end
 		r.Audit.Write(ctx, line)

@@ -14,10 +14,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
-// plan is what to do for an ApiKey.
+// plan is what to do for an ApiKey, because of the facts.
 type plan struct {
 	facts
-	outcome conditions.Outcome
 
 	// restrict is the published Secret of a newer version, as the spec wants it; nil: there is none, or it is so.
 	restrict *corev1.Secret
@@ -42,12 +41,11 @@ func (p *plan) idle() bool {
 
 // decide is pure. What only restricts the key was written before: see restrict.
 func decide(f facts) *plan {
-	obstacle, blocked := first(f, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
-	p := &plan{facts: f, outcome: obstacle}
+	_, blocked := obstacle(f)
+	p := &plan{facts: f}
 	p.restrict = restrictedNewer(f)
 	p.claims = missingClaims(f, !blocked)
 	if !blocked {
-		p.outcome = usability(f)
 		if p.newKey = wantedKey(f); p.newKey != nil {
 			return p
 		}
@@ -72,10 +70,18 @@ func first(f facts, rules ...rule) (outcome conditions.Outcome, ok bool) {
 	return conditions.Outcome{}, false
 }
 
-// usability returns whether an up-to-date key works.
-func usability(f facts) conditions.Outcome {
-	if obstacle, ok := first(f, disabled, expired, merchantInactive, rotationDeferred); ok {
-		return obstacle
+// obstacle returns what prevents that a key is issued or moved; ok is false if nothing does.
+func obstacle(f facts) (outcome conditions.Outcome, ok bool) {
+	return first(f, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
+}
+
+// outcomeFor returns whether the key is up to date and works.
+func outcomeFor(f facts) conditions.Outcome {
+	if outcome, blocked := obstacle(f); blocked {
+		return outcome
+	}
+	if outcome, unusable := first(f, disabled, expired, merchantInactive, rotationDeferred); unusable {
+		return outcome
 	}
 	if record, known := f.ownRecord(); known && !record.Issued() {
 		// Ready, because the operator has nothing left to do, and a pipeline must not wait for a person.

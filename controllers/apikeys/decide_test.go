@@ -29,8 +29,8 @@ type decision struct {
 
 func decided(p *plan) decision {
 	var d decision
-	if !p.outcome.IsReady() {
-		d.Outcome = p.outcome.Reason
+	if outcome := outcomeFor(p.facts); !outcome.IsReady() {
+		d.Outcome = outcome.Reason
 	}
 	if k := p.newKey; k != nil {
 		d.Issue, d.Overlap, d.Generation = k.cause, k.overlap, k.generation()

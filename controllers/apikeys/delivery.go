@@ -155,10 +155,10 @@ func retentionOver(f facts) bool {
 }
 
 // deliver writes the key into the Secret of the spec. lostSince is the value of LostSinceAnnotation; zero: none.
-func (r *Reconciler) deliver(ctx context.Context, p *plan, key apikey.Key, generation int64, lostSince time.Time) error {
-	existing := p.deliveredAs(p.target())
+func (r *Reconciler) deliver(ctx context.Context, f *facts, key apikey.Key, generation int64, lostSince time.Time) error {
+	existing := f.deliveredAs(f.target())
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.apiKey.Namespace, Name: p.target()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.apiKey.Namespace, Name: f.target()},
 		Type:       corev1.SecretTypeOpaque,
 		Data: map[string][]byte{
 			dataAPIKey: []byte(key.Reveal()),
@@ -177,10 +177,10 @@ func (r *Reconciler) deliver(ctx context.Context, p *plan, key apikey.Key, gener
 	if !lostSince.IsZero() {
 		secret.Annotations[LostSinceAnnotation] = lostSince.UTC().Format(time.RFC3339)
 	}
-	if err := r.Secrets.Deliver(ctx, p.apiKey, tenantsecret.LabelKey, secret); err != nil {
+	if err := r.Secrets.Deliver(ctx, f.apiKey, tenantsecret.LabelKey, secret); err != nil {
 		return err
 	}
-	p.delivered = append(without(p.delivered, secret.Name), delivered{secret.ObjectMeta})
+	f.delivered = append(without(f.delivered, secret.Name), delivered{secret.ObjectMeta})
 	return nil
 }
 
@@ -191,32 +191,32 @@ func without(all []delivered, name string) []delivered {
 
 // move writes the current key into the Secret that the spec names now. The next reconciliation deletes the old
 // Secret, so an interruption loses nothing. A key that is not current is not moved.
-func (r *Reconciler) move(ctx context.Context, p *plan) error {
-	key, err := r.readKey(ctx, p.facts, p.move.Name)
+func (r *Reconciler) move(ctx context.Context, f *facts, from delivered) error {
+	key, err := r.readKey(ctx, *f, from.Name)
 	if err != nil {
 		return err
 	}
-	if !key.Digest().Equal(p.record.Current.Digest) {
-		r.Warn(p.apiKey, v1alpha1.ReasonNotDelivered, actionDeliver,
+	if !key.Digest().Equal(f.record.Current.Digest) {
+		r.Warn(f.apiKey, v1alpha1.ReasonNotDelivered, actionDeliver,
 			"Secret %s does not hold the current key, so the key cannot be moved to Secret %s; change spec.rotation.trigger to issue a new one",
-			p.move.Name, p.target())
-		return r.removeDelivered(ctx, p, []removal{{*p.move, reasonStaleDelivery, "it does not hold the current key"}})
+			from.Name, f.target())
+		return r.removeDelivered(ctx, f, []removal{{from, reasonStaleDelivery, "it does not hold the current key"}})
 	}
 	var lostSince time.Time
-	if p.record.LastRotation.Cause == v1alpha1.RotationRecovery {
-		lostSince = p.record.LastRotation.Time
+	if f.record.LastRotation.Cause == v1alpha1.RotationRecovery {
+		lostSince = f.record.LastRotation.Time
 	}
-	return r.deliver(ctx, p, key, p.record.Generation, lostSince)
+	return r.deliver(ctx, f, key, f.record.Generation, lostSince)
 }
 
 // removeDelivered deletes delivered Secrets, if they have not changed since the decision.
-func (r *Reconciler) removeDelivered(ctx context.Context, p *plan, remove []removal) error {
+func (r *Reconciler) removeDelivered(ctx context.Context, f *facts, remove []removal) error {
 	for _, d := range remove {
 		if err := r.Secrets.Delete(ctx, &d.ObjectMeta, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}); err != nil {
 			return err
 		}
-		p.delivered = without(p.delivered, d.Name)
-		r.Emit(p.apiKey, d.reason, actionDeliver, "Deleted Secret %s: %s", d.Name, d.why)
+		f.delivered = without(f.delivered, d.Name)
+		r.Emit(f.apiKey, d.reason, actionDeliver, "Deleted Secret %s: %s", d.Name, d.why)
 	}
 	return nil
 }

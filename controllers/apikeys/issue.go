@@ -77,29 +77,28 @@ func nextGeneration(f facts) int64 {
 
 // issue delivers a new key, then publishes it by compare-and-swap. The other order could leave a valid key that nobody has. If it ends in
 // between, the delivered key was never valid, and the next reconciliation delivers one again. The loser of a race has published nothing.
-func (r *Reconciler) issue(ctx context.Context, p *plan) error {
-	current, err := r.prepare(ctx, p)
+func (r *Reconciler) issue(ctx context.Context, f *facts, key newKey) error {
+	current, err := r.prepare(ctx, f, key)
 	if err != nil {
 		return err
 	}
-	record := p.newKey.base.Rotated(current, p.newKey.cause, p.newKey.overlap, p.now)
-	if err := r.publish(ctx, p.published, record); err != nil {
+	record := key.base.Rotated(current, key.cause, key.overlap, f.now)
+	if err := r.publish(ctx, f.published, record); err != nil {
 		return err
 	}
-	r.unpublished.Remove(p.apiKey.UID)
-	p.record, p.unpublished = &record, unpublishedKey{}
-	p.outcome = usability(p.facts)
+	r.unpublished.Remove(f.apiKey.UID)
+	f.record, f.unpublished = &record, unpublishedKey{}
 	r.Audit.Write(ctx, auditlog.Rotation(record)...)
 	r.auditedRotation(record)
 	if record.Issued() {
-		r.Metrics.rotated(p.newKey.cause)
-		r.Emit(p.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))
+		r.Metrics.rotated(key.cause)
+		r.Emit(f.apiKey, reasonRotated, actionIssue, "Issued key (generation %d, cause %s)%s", record.Generation, key.cause, oldKeys(record))
 	} else {
-		r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish,
-			"Published without a key (generation %d, cause %s)%s", record.Generation, p.newKey.cause, oldKeys(record))
+		r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish,
+			"Published without a key (generation %d, cause %s)%s", record.Generation, key.cause, oldKeys(record))
 	}
-	if p.newKey.cause == v1alpha1.RotationRecovery {
-		r.warnOfLoss(p)
+	if key.cause == v1alpha1.RotationRecovery {
+		r.warnOfLoss(*f)
 	}
 	return nil
 }
@@ -117,34 +116,34 @@ func oldKeys(record published.KeyRecord) string {
 
 // warnOfLoss reports a key that replaced a lost one. The loss may have been counted earlier, when no key could be
 // issued.
-func (r *Reconciler) warnOfLoss(p *plan) {
-	if !p.warned.Has(v1alpha1.KeyLostCondition, v1alpha1.ReasonKeyNotReplaced) {
+func (r *Reconciler) warnOfLoss(f facts) {
+	if !f.warned.Has(v1alpha1.KeyLostCondition, v1alpha1.ReasonKeyNotReplaced) {
 		r.Metrics.lost.Inc()
 	}
-	if c := keyLost(p.facts); c != nil {
-		r.Warn(p.apiKey, reasonKeyLost, actionIssue, "%s", c.Message)
+	if c := keyLost(f); c != nil {
+		r.Warn(f.apiKey, reasonKeyLost, actionIssue, "%s", c.Message)
 		return
 	}
-	r.Warn(p.apiKey, reasonRecordRestored, actionIssue,
+	r.Warn(f.apiKey, reasonRecordRestored, actionIssue,
 		"The published record was lost. The key of spec.keyDigest was published again; keys in their overlap are refused")
 }
 
 // prepare returns the key to publish; a generated key is delivered first, and one that cannot be delivered is none.
-func (r *Reconciler) prepare(ctx context.Context, p *plan) (published.Current, error) {
+func (r *Reconciler) prepare(ctx context.Context, f *facts, wanted newKey) (published.Current, error) {
 	switch {
-	case p.digest != nil:
-		return published.Current{Digest: *p.digest, CreatedAt: p.now}, nil
-	case p.target() == "":
-		return published.Placeholder(p.now), nil
+	case f.digest != nil:
+		return published.Current{Digest: *f.digest, CreatedAt: f.now}, nil
+	case f.target() == "":
+		return published.Placeholder(f.now), nil
 	}
-	key, found, err := r.resume(ctx, p)
+	key, found, err := r.resume(ctx, *f, wanted)
 	if err == nil && !found {
-		key, err = r.generateAndDeliver(ctx, p)
+		key, err = r.generateAndDeliver(ctx, f, wanted)
 	}
 	if err != nil {
 		return published.Current{}, err
 	}
-	return published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: p.now}, nil
+	return published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: f.now}, nil
 }
 
 // maxUnpublished is the number of keys of Reconciler.unpublished.
@@ -171,27 +170,27 @@ func (r *Reconciler) unpublishedKeyFor(apiKey *v1alpha1.ApiKey) unpublishedKey {
 // resume returns the key that this operator delivered before its publication failed, so that a failure that lasts does not change the
 // delivered Secret again and again. Only the memory of this process has that key: a tenant who may write Secrets beside the ApiKey
 // may put any key into it, also one that was revoked.
-func (r *Reconciler) resume(ctx context.Context, p *plan) (key apikey.Key, found bool, err error) {
-	if p.unpublished.generation != p.newKey.generation() || p.deliveredAs(p.target()) == nil {
+func (r *Reconciler) resume(ctx context.Context, f facts, wanted newKey) (key apikey.Key, found bool, err error) {
+	if f.unpublished.generation != wanted.generation() || f.deliveredAs(f.target()) == nil {
 		return apikey.Key{}, false, nil
 	}
-	key, err = r.readKey(ctx, p.facts, p.target())
-	return key, err == nil && key.Digest().Equal(p.unpublished.digest), err
+	key, err = r.readKey(ctx, f, f.target())
+	return key, err == nil && key.Digest().Equal(f.unpublished.digest), err
 }
 
-func (r *Reconciler) generateAndDeliver(ctx context.Context, p *plan) (apikey.Key, error) {
-	key, err := p.newKey.base.NewKey()
+func (r *Reconciler) generateAndDeliver(ctx context.Context, f *facts, wanted newKey) (apikey.Key, error) {
+	key, err := wanted.base.NewKey()
 	if err != nil {
 		return apikey.Key{}, fmt.Errorf("generate a key: %w", err)
 	}
 	var lostSince time.Time
-	if p.newKey.cause == v1alpha1.RotationRecovery {
-		lostSince = p.now
+	if wanted.cause == v1alpha1.RotationRecovery {
+		lostSince = f.now
 	}
-	if err := r.deliver(ctx, p, key, p.newKey.generation(), lostSince); err != nil {
+	if err := r.deliver(ctx, f, key, wanted.generation(), lostSince); err != nil {
 		return apikey.Key{}, err
 	}
-	r.unpublished.Add(p.apiKey.UID, unpublishedKey{p.newKey.generation(), key.Digest()})
+	r.unpublished.Add(f.apiKey.UID, unpublishedKey{wanted.generation(), key.Digest()})
 	return key, nil
 }
 

@@ -160,7 +160,7 @@ func TestNextCheck_OldKey(t *testing.T) {
 		"before the end":     {2 * time.Minute, 2 * time.Minute},
 	} {
 		f := rotated(test.left)
-		if got := nextCheck(f, decide(f).outcome); got != test.want {
+		if got := nextCheck(f, outcomeFor(f)); got != test.want {
 			t.Errorf("%s: in %s, want %s", name, got, test.want)
 		}
 	}

@@ -78,10 +78,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	added, unfinalized := r.AddFinalizer(ctx, apiKey)
 	p, err := r.plan(ctx, apiKey, added)
 	r.auditRotations(ctx, p.facts)
+	f := p.facts
 	if err == nil {
-		err = r.apply(ctx, p)
+		f, err = r.apply(ctx, p)
 	}
-	next, err := r.report(ctx, p, errors.Join(err, unfinalized))
+	next, err := r.report(ctx, f, errors.Join(err, unfinalized))
 	return r.Finish(apiKey, next, err)
 }
 
@@ -111,39 +112,35 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 	return decide(live), nil
 }
 
-// apply executes the plan. After a new key nothing else is done in this reconciliation.
-func (r *Reconciler) apply(ctx context.Context, p *plan) error {
+// apply executes the plan, and returns the facts as they are then, also if it fails. After a new key nothing else is done in this
+// reconciliation.
+func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
+	f := p.facts
 	if err := r.restrictNewer(ctx, p); err != nil {
-		return err
+		return f, err
 	}
-	if err := r.writeClaims(ctx, p.facts, p.claims); err != nil {
-		return err
+	if err := r.writeClaims(ctx, f, p.claims); err != nil {
+		return f, err
 	}
 	if p.newKey != nil {
-		return r.issue(ctx, p)
+		err := r.issue(ctx, &f, *p.newKey)
+		return f, err
 	}
 	if p.repair != nil {
-		if err := r.publish(ctx, p.published, *p.repair); err != nil {
-			return err
+		if err := r.publish(ctx, f.published, *p.repair); err != nil {
+			return f, err
 		}
-		p.record = p.repair
-		r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", p.record.State)
+		f.record = p.repair
+		r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", f.record.State)
 	}
-	for _, w := range p.warnings {
-		if w.reason == reasonKeyLost {
-			r.Metrics.lost.Inc()
-		}
-		r.Warn(p.apiKey, w.reason, actionDeliver, "%s", w.text)
-		if w.condition != nil {
-			p.warned[w.condition.Type] = w.condition.Reason
-		}
-	}
+	f.warned = r.emitWarnings(f, p.warnings)
 	if p.move != nil {
-		if err := r.move(ctx, p); err != nil {
-			return err
+		if err := r.move(ctx, &f, *p.move); err != nil {
+			return f, err
 		}
 	}
-	return r.removeDelivered(ctx, p, p.remove)
+	err := r.removeDelivered(ctx, &f, p.remove)
+	return f, err
 }
 
 // withdraw revokes the key, remembers the ApiKey in a tombstone, and then deletes the published Secret and the delivered ones. Nothing

@@ -237,13 +237,14 @@ func TestRecord_OverlapEnds(t *testing.T) {
 	f.record.Previous = []published.Previous{
 		{Digest: apikey.NewDigest("newer"), ValidUntil: second}, {Digest: apikey.NewDigest("older"), ValidUntil: first},
 	}
-	if got, want := nextCheck(f, decide(f).outcome), first.Sub(now); got != want {
+	if got, want := nextCheck(f, outcomeFor(f)), first.Sub(now); got != want {
 		t.Errorf("checks again in %s, want %s, the end of the first overlap", got, want)
 	}
 	f.now = first
-	if p := decide(f); p.repair != nil || len(newStatus(f, p.outcome).PreviousKeys) != 1 || nextCheck(f, p.outcome) != reconciler.EndedMargin {
+	outcome := outcomeFor(f)
+	if p := decide(f); p.repair != nil || len(newStatus(f, outcome).PreviousKeys) != 1 || nextCheck(f, outcome) != reconciler.EndedMargin {
 		t.Errorf("at its end: repaired to %+v with %d previous keys in the status; want it in the record, for readers whose clocks are behind",
-			p.repair, len(newStatus(f, p.outcome).PreviousKeys))
+			p.repair, len(newStatus(f, outcome).PreviousKeys))
 	}
 	f.now = first.Add(reconciler.EndedMargin)
 	repaired := decide(f).repair
@@ -273,7 +274,7 @@ func TestDecide_ClockWrong(t *testing.T) {
 			if !p.idle() {
 				t.Errorf("new key: %t, repair: %+v, remove: %v", p.newKey != nil, p.repair, p.remove)
 			}
-			if next := nextCheck(f, p.outcome); next != reconciler.ClockRecheck {
+			if next := nextCheck(f, outcomeFor(f)); next != reconciler.ClockRecheck {
 				t.Errorf("checks again in %s, want %s", next, reconciler.ClockRecheck)
 			}
 			f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled

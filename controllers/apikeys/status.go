@@ -39,53 +39,54 @@ const (
 
 // report emits events for changes, and writes the status if it changed. It returns the time until the next
 // check is due, and the failure with its own.
-func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.Duration, error) {
+func (r *Reconciler) report(ctx context.Context, f facts, failure error) (time.Duration, error) {
 	if reconciler.Superseded(failure) {
 		return 0, failure
 	}
+	outcome := outcomeFor(f)
 	if failure != nil {
-		p.outcome = conditions.Failed(failure)
+		outcome = conditions.Failed(failure)
 	}
-	r.warn(p)
-	if !p.incomplete {
-		r.Metrics.overlapsEnd(p.apiKey.UID, endings(p.facts))
+	r.warn(f, outcome)
+	if !f.incomplete {
+		r.Metrics.overlapsEnd(f.apiKey.UID, endings(f))
 	}
-	r.auditExpiry(ctx, p)
-	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.apiKey, newStatus(p.facts, p.outcome)))
+	r.auditExpiry(ctx, f, outcome)
+	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.apiKey, newStatus(f, outcome)))
 }
 
-// warn emits the warnings that do not stand yet, and remembers which ones stand now. apply has emitted those of the plan.
-func (r *Reconciler) warn(p *plan) {
+// warn emits the warnings that do not stand yet, and remembers which ones stand now. emitWarnings has emitted those of the plan.
+func (r *Reconciler) warn(f facts, outcome conditions.Outcome) {
 	standing := reconciler.Warned{}
 	warn := func(condition, conditionReason, reason, text string) {
 		standing[condition] = conditionReason
-		if !p.warned.Has(condition, conditionReason) {
-			r.Warn(p.apiKey, reason, actionPublish, "%s", text)
+		if !f.warned.Has(condition, conditionReason) {
+			r.Warn(f.apiKey, reason, actionPublish, "%s", text)
 		}
 	}
-	if p.incomplete { // nothing that was not read has ended
-		maps.Copy(standing, p.warned)
+	if f.incomplete { // nothing that was not read has ended
+		maps.Copy(standing, f.warned)
 		delete(standing, v1alpha1.ReconcilingCondition)
 		delete(standing, v1alpha1.StalledCondition)
 	} else {
-		for _, u := range upcomingFor(p.facts) {
-			if u.reported(p.now) {
+		for _, u := range upcomingFor(f) {
+			if u.reported(f.now) {
 				warn(u.condition, u.reason, u.condition, u.message())
 			}
 		}
-		if c := oldKeyInUse(p.facts); c != nil && c.Reason == v1alpha1.ReasonOverlapEndsSoon {
+		if c := oldKeyInUse(f); c != nil && c.Reason == v1alpha1.ReasonOverlapEndsSoon {
 			warn(c.Type, c.Reason, c.Reason, c.Message)
 		}
-		for _, c := range []*metav1.Condition{delivery(p.facts), keyLost(p.facts)} {
-			if c != nil && p.warned.Has(c.Type, c.Reason) {
+		for _, c := range []*metav1.Condition{delivery(f), keyLost(f)} {
+			if c != nil && f.warned.Has(c.Type, c.Reason) {
 				standing[c.Type] = c.Reason
 			}
 		}
 	}
-	if !p.outcome.IsReady() {
-		warn(p.outcome.Abnormal(), p.outcome.Reason, p.outcome.Reason, p.outcome.Message)
+	if !outcome.IsReady() {
+		warn(outcome.Abnormal(), outcome.Reason, outcome.Reason, outcome.Message)
 	}
-	r.NoteWarned(p.apiKey, standing)
+	r.NoteWarned(f.apiKey, standing)
 }
 
 // newStatus is pure. It rebuilds the status from the record. Without a record it keeps the last status, which tells
@@ -230,6 +231,26 @@ func warningsFor(f facts, blocked bool) []warning {
 		warnings = append(warnings, warning{reasonKeyLost, c.Message, c})
 	}
 	return warnings
+}
+
+// emitWarnings emits the warnings of a plan, and returns those that stand then. They are remembered at once, because what follows may lose a
+// race.
+func (r *Reconciler) emitWarnings(f facts, warnings []warning) reconciler.Warned {
+	if len(warnings) == 0 {
+		return f.warned
+	}
+	standing := maps.Clone(f.warned)
+	for _, w := range warnings {
+		if w.reason == reasonKeyLost {
+			r.Metrics.lost.Inc()
+		}
+		r.Warn(f.apiKey, w.reason, actionDeliver, "%s", w.text)
+		if w.condition != nil {
+			standing[w.condition.Type] = w.condition.Reason
+		}
+	}
+	r.NoteWarned(f.apiKey, standing)
+	return standing
 }
 
 // triggerWithoutEffect reports whether the trigger changed and rotates nothing: only another digest replaces an

@@ -33,7 +33,7 @@ func TestStatus_RebuiltFromTheRecord(t *testing.T) {
 		LastRotation:       &v1alpha1.RotationStatus{Time: metav1.NewTime(now.Add(-time.Hour)), Cause: v1alpha1.RotationTrigger},
 		ObservedTrigger:    "a",
 	}
-	got := newStatus(f, decide(f).outcome)
+	got := newStatus(f, outcomeFor(f))
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(v1alpha1.ApiKeyStatus{}, "Conditions")); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
@@ -44,12 +44,12 @@ func TestStatus_Generation(t *testing.T) {
 	f := upToDate().lost()
 	f.merchantID = ""
 	f.apiKey.Status.KeyGeneration = 7
-	if got := newStatus(f, decide(f).outcome).KeyGeneration; got != 7 {
+	if got := newStatus(f, outcomeFor(f)).KeyGeneration; got != 7 {
 		t.Errorf("without a record, keyGeneration is %d, want 7", got)
 	}
 	f = upToDate()
 	f.apiKey.Status.KeyGeneration = 7
-	if got := newStatus(f, decide(f).outcome).KeyGeneration; got != 2 {
+	if got := newStatus(f, outcomeFor(f)).KeyGeneration; got != 2 {
 		t.Errorf("with a record of generation 2, keyGeneration is %d", got)
 	}
 }
@@ -74,7 +74,7 @@ func TestNextCheck(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(&f)
 			}
-			if got := nextCheck(f, decide(f).outcome); got != tc.want {
+			if got := nextCheck(f, outcomeFor(f)); got != tc.want {
 				t.Errorf("checks again in %s, want %s", got, tc.want)
 			}
 		})
@@ -87,7 +87,7 @@ func TestStatus_MerchantMissing(t *testing.T) {
 	f.merchantID, f.merchants = "", []string{"books", "tea"}
 	pass := func(after time.Duration) (conditions []string, message string) {
 		f.now = now.Add(after)
-		f.apiKey.Status = newStatus(f, decide(f).outcome)
+		f.apiKey.Status = newStatus(f, outcomeFor(f))
 		for _, c := range f.apiKey.Status.Conditions {
 			if c.Type == v1alpha1.ReconcilingCondition || c.Type == v1alpha1.StalledCondition {
 				conditions = append(conditions, c.Type)
@@ -101,7 +101,7 @@ func TestStatus_MerchantMissing(t *testing.T) {
 			t.Errorf("after %s: %v", after, got)
 		}
 	}
-	if got, want := nextCheck(f, decide(f).outcome), time.Second; got != want {
+	if got, want := nextCheck(f, outcomeFor(f)), time.Second; got != want {
 		t.Errorf("checks again in %s, want %s", got, want)
 	}
 	got, message := pass(merchantWait)
@@ -124,9 +124,9 @@ func TestNextCheck_AfterAFailure(t *testing.T) {
 	f := upToDate()
 	f.apiKey.Status = newStatus(f, conditions.Failed(errors.New("the API server is away")))
 	f.merchantID, f.now = "", now.Add(time.Hour)
-	f.apiKey.Status = newStatus(f, decide(f).outcome)
+	f.apiKey.Status = newStatus(f, outcomeFor(f))
 	f.now = f.now.Add(time.Minute)
-	if outcome := decide(f).outcome; outcome.Abnormal() != v1alpha1.ReconcilingCondition {
+	if outcome := outcomeFor(f); outcome.Abnormal() != v1alpha1.ReconcilingCondition {
 		t.Errorf("after a minute: %+v", outcome)
 	}
 }
@@ -135,7 +135,7 @@ func TestNextCheck_AfterAFailure(t *testing.T) {
 func TestStatus_ReadFails(t *testing.T) {
 	f := upToDate()
 	f.record.Previous = []published.Previous{{Digest: apikey.NewDigest("old"), Prefix: "mk_live_o", ValidUntil: now.Add(time.Hour)}}
-	f.apiKey.Status = newStatus(f, decide(f).outcome)
+	f.apiKey.Status = newStatus(f, outcomeFor(f))
 	want := f.apiKey.Status.DeepCopy()
 	unread := facts{now: now, apiKey: f.apiKey, incomplete: true}
 	got := newStatus(unread, conditions.Failed(errors.New("the API server is away")))
@@ -249,7 +249,7 @@ func (w *warner) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
 func (w *warner) pass(f facts, outcome conditions.Outcome) []string {
 	w.emitted = nil
 	f.warned = w.Warned(f.apiKey, f.apiKey.Status.Conditions)
-	w.warn(&plan{facts: f, outcome: outcome})
+	w.warn(f, outcome)
 	return w.emitted
 }
 
@@ -407,7 +407,7 @@ func TestUpcoming(t *testing.T) {
 func TestUpcoming_InTime(t *testing.T) {
 	f := upToDate()
 	f.apiKey.Spec.ExpiresAt = &metav1.Time{Time: now.Add(30 * 24 * time.Hour)}
-	if got, want := nextCheck(f, decide(f).outcome), 23*24*time.Hour; got != want {
+	if got, want := nextCheck(f, outcomeFor(f)), 23*24*time.Hour; got != want {
 		t.Errorf("checks again in %s, want %s, a week before the expiry", got, want)
 	}
 	f.now = now.Add(25 * 24 * time.Hour)

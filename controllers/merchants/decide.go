@@ -15,10 +15,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
-// plan is what to do for a Merchant.
+// plan is what to do for a Merchant, because of the facts.
 type plan struct {
 	facts
-	outcome conditions.Outcome
 	// publish is the ConfigMap to write; nil: it is up to date.
 	publish *corev1.ConfigMap
 	// webhook is the one to publish; nil: none.
@@ -38,7 +37,7 @@ func (p *plan) idle() bool {
 
 // decide is pure. It fails if the Merchant cannot be published.
 func decide(f facts) (*plan, error) {
-	p := &plan{facts: f, outcome: outcomeFor(f)}
+	p := &plan{facts: f}
 	record := published.NewMerchantRecord(f.merchant)
 	p.webhook = webhookToPublish(f)
 	record.Webhook = p.webhook

@@ -98,8 +98,8 @@ func TestDecide_RevokedByANewerOperator(t *testing.T) {
 	if err != nil || record.Revocation != f.revocation || record.DisplayName != m.Spec.DisplayName {
 		t.Errorf("publishes %+v, %v", record, err)
 	}
-	if p.outcome.Reason != v1alpha1.ReasonNewerVersion {
-		t.Errorf("the outcome is %+v", p.outcome)
+	if outcome := outcomeFor(f); outcome.Reason != v1alpha1.ReasonNewerVersion {
+		t.Errorf("the outcome is %+v", outcome)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestDecide_RateLimitAboveThePlatformsMaximum(t *testing.T) {
 			if got := fmt.Sprintf("%d per second, %d at once", record.RateLimit.RequestsPerSecond, record.RateLimit.Burst); err != nil || got != test.want {
 				t.Errorf("publishes %s, %v; want %s", got, err, test.want)
 			}
-			status := newStatus(f, p.outcome)
+			status := newStatus(f, outcomeFor(f))
 			condition := meta.FindStatusCondition(status.Conditions, v1alpha1.RateLimitReducedCondition)
 			if reduced := condition != nil && condition.Status == metav1.ConditionTrue; reduced != test.reduced {
 				t.Errorf("the condition is %+v", condition)
@@ -175,7 +175,7 @@ func TestDecide_RateLimitAboveThePlatformsMaximum(t *testing.T) {
 				t.Errorf("the Merchant is not Ready: %+v", status.Conditions)
 			}
 			f.maximum, f.merchant.Status = v1alpha1.RateLimit{}, status
-			if later := newStatus(f, p.outcome); meta.FindStatusCondition(later.Conditions, v1alpha1.RateLimitReducedCondition) != nil {
+			if later := newStatus(f, outcomeFor(f)); meta.FindStatusCondition(later.Conditions, v1alpha1.RateLimitReducedCondition) != nil {
 				t.Error("the condition stays when the maximum is raised")
 			}
 		})

@@ -58,20 +58,20 @@ func removals(f facts) []removal {
 }
 
 // deliver writes the merchant's copy of the current secret.
-func (r *Reconciler) deliver(ctx context.Context, p *plan) error {
+func (r *Reconciler) deliver(ctx context.Context, f *facts) error {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.merchant.Namespace, Name: p.targetName()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.merchant.Namespace, Name: f.targetName()},
 		Type:       corev1.SecretTypeOpaque,
 	}
-	if p.target != nil {
-		secret = p.target.DeepCopy()
+	if f.target != nil {
+		secret = f.target.DeepCopy()
 	}
-	secret.Data, secret.Type, secret.Immutable = deliveredData(*p.record), corev1.SecretTypeOpaque, nil
-	if err := r.Secrets.Deliver(ctx, p.merchant, tenantsecret.LabelWebhook, secret); err != nil {
+	secret.Data, secret.Type, secret.Immutable = deliveredData(*f.record), corev1.SecretTypeOpaque, nil
+	if err := r.Secrets.Deliver(ctx, f.merchant, tenantsecret.LabelWebhook, secret); err != nil {
 		return err
 	}
-	p.target = secret
-	r.Emit(p.merchant, reasonDelivered, actionDeliver, "Wrote the signing secret of the webhook to Secret %s", secret.Name)
+	f.target = secret
+	r.Emit(f.merchant, reasonDelivered, actionDeliver, "Wrote the signing secret of the webhook to Secret %s", secret.Name)
 	return nil
 }
 

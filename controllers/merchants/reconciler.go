@@ -66,10 +66,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
 	added, unfinalized := r.AddFinalizer(ctx, merchant)
 	p, err := r.plan(ctx, merchant, added)
+	f := p.facts
 	if err == nil {
-		err = r.apply(ctx, p)
+		f, err = r.apply(ctx, p)
 	}
-	next, err := r.report(ctx, p, errors.Join(err, unfinalized))
+	next, err := r.report(ctx, f, errors.Join(err, unfinalized))
 	return r.Finish(merchant, next, err)
 }
 
@@ -141,25 +142,27 @@ func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, adde
 	return decide(live)
 }
 
-// apply executes the plan. The merchant's state comes first, so that nothing prevents a suspension. The signing
-// secret is published before it is delivered: if apply ends in between, the next reconciliation writes the copy.
-func (r *Reconciler) apply(ctx context.Context, p *plan) error {
-	if err := r.publish(ctx, p); err != nil {
-		return err
+// apply executes the plan, and returns the facts as they are then, also if it fails. The merchant's state comes first, so that nothing
+// prevents a suspension. The signing secret is published before it is delivered: if apply ends in between, the next reconciliation writes
+// the copy.
+func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
+	f := p.facts
+	if err := r.publish(ctx, &f, p); err != nil {
+		return f, err
 	}
-	if err := r.sign(ctx, p); err != nil {
-		return err
+	if err := r.sign(ctx, &f, p); err != nil {
+		return f, err
 	}
 	if p.deliver {
-		if err := r.deliver(ctx, p); err != nil {
-			return err
+		if err := r.deliver(ctx, &f); err != nil {
+			return f, err
 		}
 	}
-	return r.removeDelivered(ctx, p)
+	return f, r.removeDelivered(ctx, p)
 }
 
 // publish writes the ConfigMap of the plan, if any.
-func (r *Reconciler) publish(ctx context.Context, p *plan) error {
+func (r *Reconciler) publish(ctx context.Context, f *facts, p *plan) error {
 	if p.publish == nil {
 		return nil
 	}
@@ -171,21 +174,21 @@ func (r *Reconciler) publish(ctx context.Context, p *plan) error {
 	}
 	logf.FromContext(ctx).Info("published the merchant", "configMap", p.publish.Name)
 	r.Emit(p.merchant, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", p.merchant.Spec.State)
-	r.emitRemoval(ctx, p)
+	f.published, f.publishedWebhook = p.publish, p.webhook // the next check is at the end of the wait
+	r.emitRemoval(ctx, *f, p.publishedWebhook)
 	return nil
 }
 
 // emitRemoval says that a webhook was just removed, or that its events wait no longer.
-func (r *Reconciler) emitRemoval(ctx context.Context, p *plan) {
-	before := p.publishedWebhook
-	p.publishedWebhook = p.webhook // the next check is at the end of the wait
+func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published.Webhook) {
+	webhook := f.publishedWebhook
 	switch {
-	case p.webhook.Awaited() && !before.Awaited():
-		r.Emit(p.merchant, reasonWebhookRemoved, actionPublish,
-			"The webhook was removed. Its events wait for another one until %s; then they are dropped", graceEnd(p.facts).Format(time.RFC3339))
-	case p.webhook.Removed() && !p.webhook.Awaited() && before.Awaited():
+	case webhook.Awaited() && !before.Awaited():
+		r.Emit(f.merchant, reasonWebhookRemoved, actionPublish,
+			"The webhook was removed. Its events wait for another one until %s; then they are dropped", graceEnd(f).Format(time.RFC3339))
+	case webhook.Removed() && !webhook.Awaited() && before.Awaited():
 		logf.FromContext(ctx).Info("the webhook was removed 24 hours ago; events that waited are dropped")
-		r.Warn(p.merchant, reasonWebhookRemoved, actionPublish, "The webhook was removed 24 hours ago: events that waited for another one are dropped")
+		r.Warn(f.merchant, reasonWebhookRemoved, actionPublish, "The webhook was removed 24 hours ago: events that waited for another one are dropped")
 	}
 }
 

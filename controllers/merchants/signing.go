@@ -120,12 +120,12 @@ func cleanupTime(f facts) time.Time {
 
 // sign writes the published signing secret of the plan, by compare-and-swap. The loser of a race has published
 // nothing.
-func (r *Reconciler) sign(ctx context.Context, p *plan) error {
+func (r *Reconciler) sign(ctx context.Context, f *facts, p *plan) error {
 	switch p.sign {
 	case keepSigning:
 		return nil
 	case withdrawSigning:
-		return r.withdrawSigning(ctx, &p.facts)
+		return r.withdrawSigning(ctx, f)
 	case issueSigning, reissueSigning, rotateSigning, repairSigning:
 	}
 	record := p.signingRecord()
@@ -137,7 +137,7 @@ func (r *Reconciler) sign(ctx context.Context, p *plan) error {
 	if err != nil {
 		return fmt.Errorf("publish the signing secret %s: %w", published.WebhookName(record.MerchantID), err)
 	}
-	p.signing, p.record = secret, &record
+	f.signing, f.record = secret, &record
 	logf.FromContext(ctx).Info("published the signing secret", "secret", client.ObjectKeyFromObject(secret).Name, "why", string(p.sign))
 	r.emitSigning(p)
 	return nil

@@ -31,10 +31,11 @@ func decided(t *testing.T, f facts) decision {
 	for _, secret := range p.remove {
 		d.Remove = append(d.Remove, secret.Name)
 	}
-	if !p.outcome.IsReady() {
-		d.Outcome = p.outcome.Reason
+	outcome := outcomeFor(f)
+	if !outcome.IsReady() {
+		d.Outcome = outcome.Reason
 	}
-	d.Next = nextCheck(f, p.outcome)
+	d.Next = nextCheck(f, outcome)
 	if p.idle() != (p.publish == nil && d.Sign == "" && !d.Deliver && d.Remove == nil) {
 		t.Errorf("idle is %t for %+v", p.idle(), d)
 	}

@@ -37,22 +37,23 @@ const (
 
 // report emits an event if the outcome changed, and writes the status if it changed. It returns the time until the next
 // check is due, and the failure with its own.
-func (r *Reconciler) report(ctx context.Context, p *plan, failure error) (time.Duration, error) {
+func (r *Reconciler) report(ctx context.Context, f facts, failure error) (time.Duration, error) {
 	if reconciler.Superseded(failure) {
 		return 0, failure
 	}
+	outcome := outcomeFor(f)
 	if failure != nil {
-		p.outcome = conditions.Failed(failure)
+		outcome = conditions.Failed(failure)
 	}
 	standing := reconciler.Warned{}
-	if condition := p.outcome.Abnormal(); condition != "" {
-		standing[condition] = p.outcome.Reason
-		if !r.Warned(p.merchant, p.merchant.Status.Conditions).Has(condition, p.outcome.Reason) {
-			r.Warn(p.merchant, p.outcome.Reason, actionPublish, "%s", p.outcome.Message)
+	if condition := outcome.Abnormal(); condition != "" {
+		standing[condition] = outcome.Reason
+		if !r.Warned(f.merchant, f.merchant.Status.Conditions).Has(condition, outcome.Reason) {
+			r.Warn(f.merchant, outcome.Reason, actionPublish, "%s", outcome.Message)
 		}
 	}
-	r.NoteWarned(p.merchant, standing)
-	return nextCheck(p.facts, p.outcome), errors.Join(failure, r.writeStatus(ctx, p.merchant, newStatus(p.facts, p.outcome)))
+	r.NoteWarned(f.merchant, standing)
+	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.merchant, newStatus(f, outcome)))
 }
 
 // newStatus is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is
