@@ -39,7 +39,7 @@ func (p *plan) idle() bool {
 	return p.restrict == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
 }
 
-// decide is pure. What only restricts the key was written before: see restrict.
+// decide is pure. What only restricts the key was written before: see publishRestriction.
 func decide(f facts) *plan {
 	_, blocked := obstacle(f)
 	p := &plan{facts: f}

@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 		return reconciler.Finish(r.withdraw(ctx, apiKey))
 	}
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
-	restricted, err := r.restrict(ctx, apiKey)
+	restricted, err := r.publishRestriction(ctx, apiKey)
 	if err != nil {
 		return reconciler.Finish(err)
 	}

@@ -34,10 +34,10 @@ func repair(f facts) *published.KeyRecord {
 	return &want
 }
 
-// restrict publishes what only restricts the key, and nothing else: it is disabled, expires earlier, may do less, is
+// publishRestriction publishes what only restricts the key, and nothing else: it is disabled, expires earlier, may do less, is
 // accepted from fewer addresses, or its record was restored.
-func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.ApiKey) (bool, error) {
-	if f, err := r.readPublished(ctx, r.Client, cached); err != nil || restriction(f) == nil {
+func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.ApiKey) (bool, error) {
+	if f, err := r.readPublished(ctx, r.Client, cached); err != nil || restrictedRecord(f) == nil {
 		return false, err
 	}
 	live, err := reconciler.ReadLive(ctx, r.Base, cached)
@@ -48,7 +48,7 @@ func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.ApiKey) (boo
 	if err != nil {
 		return false, err
 	}
-	record := restriction(f)
+	record := restrictedRecord(f)
 	if record == nil {
 		return false, nil
 	}
@@ -59,8 +59,8 @@ func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.ApiKey) (boo
 	return true, nil
 }
 
-// restriction returns the record with what only restricts the key; nil: it has that, or opens nothing.
-func restriction(f facts) *published.KeyRecord {
+// restrictedRecord returns the record with what only restricts the key; nil: it has that, or opens nothing.
+func restrictedRecord(f facts) *published.KeyRecord {
 	if f.record == nil || f.recordOfAnother() {
 		return nil
 	}

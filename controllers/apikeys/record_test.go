@@ -73,7 +73,7 @@ func TestRecord_Mode(t *testing.T) {
 }
 
 // What only restricts a key is written whatever else the ApiKey wants, and nothing else with it.
-func TestRestriction(t *testing.T) {
+func TestRestrictedRecord(t *testing.T) {
 	early, late := now.Add(time.Hour), now.Add(48*time.Hour)
 	expires := func(at time.Time) *metav1.Time { return &metav1.Time{Time: at} }
 	for name, test := range map[string]struct {
@@ -157,7 +157,7 @@ func TestRestriction(t *testing.T) {
 			if test.edit != nil {
 				test.edit(&f)
 			}
-			got := restriction(f)
+			got := restrictedRecord(f)
 			if (got != nil) != (test.want != nil) {
 				t.Fatalf("writes %+v", got)
 			}
@@ -170,7 +170,7 @@ func TestRestriction(t *testing.T) {
 			if diff := cmp.Diff(want, *got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if f.record = got; restriction(f) != nil {
+			if f.record = got; restrictedRecord(f) != nil {
 				t.Error("it is written again")
 			}
 		})

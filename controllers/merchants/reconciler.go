@@ -53,7 +53,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 		return reconciler.Finish(r.withdraw(ctx, merchant))
 	}
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
-	restricted, err := r.restrict(ctx, merchant)
+	restricted, err := r.publishRestriction(ctx, merchant)
 	if err != nil {
 		return reconciler.Finish(err)
 	}
@@ -74,16 +74,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 	return r.Finish(merchant, next, err)
 }
 
-// restrict publishes that the Merchant is Active no longer, and nothing else.
-func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.Merchant) (bool, error) {
-	if configMap, err := r.restriction(ctx, r.Client, cached); err != nil || configMap == nil {
+// publishRestriction publishes that the Merchant is Active no longer, and nothing else.
+func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Merchant) (bool, error) {
+	if configMap, err := r.restrictedConfigMap(ctx, r.Client, cached); err != nil || configMap == nil {
 		return false, err
 	}
 	live, err := reconciler.ReadLive(ctx, r.Base, cached)
 	if err != nil {
 		return false, err
 	}
-	configMap, err := r.restriction(ctx, r.Live, live)
+	configMap, err := r.restrictedConfigMap(ctx, r.Live, live)
 	if err != nil || configMap == nil {
 		return false, err
 	}
@@ -94,9 +94,9 @@ func (r *Reconciler) restrict(ctx context.Context, cached *v1alpha1.Merchant) (b
 	return true, nil
 }
 
-// restriction returns the published ConfigMap with the state of a Merchant that is Active no longer; nil: it has that, or there is none
+// restrictedConfigMap returns the published ConfigMap with the state of a Merchant that is Active no longer; nil: it has that, or there is none
 // that is usable.
-func (r *Reconciler) restriction(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (*corev1.ConfigMap, error) {
+func (r *Reconciler) restrictedConfigMap(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (*corev1.ConfigMap, error) {
 	if merchant.Spec.State == v1alpha1.MerchantActive {
 		return nil, nil
 	}
