@@ -18,8 +18,8 @@ import (
 type plan struct {
 	facts
 
-	// restrict is the published Secret of a newer version, as the spec wants it; nil: there is none, or it is so.
-	restrict *corev1.Secret
+	// envelope is the published Secret of a newer version, as the spec wants it; nil: there is none, or it is so.
+	envelope *corev1.Secret
 	// newKey replaces the current key; nil: keep it. After a new key nothing else is done in this reconciliation.
 	newKey *newKey
 	// claims are written before anything else.
@@ -36,14 +36,14 @@ type plan struct {
 
 // idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.restrict == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
+	return p.envelope == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
 }
 
 // decide is pure. What only restricts the key was written before: see publishRestriction.
 func decide(f facts) *plan {
 	_, blocked := obstacle(f)
 	p := &plan{facts: f}
-	p.restrict = restrictedNewer(f)
+	p.envelope = restrictedEnvelope(f)
 	p.claims = missingClaims(f, !blocked)
 	if !blocked {
 		if p.newKey = wantedKey(f); p.newKey != nil {
@@ -120,9 +120,9 @@ func expiry(f facts) time.Time {
 	return f.apiKey.Spec.ExpiresAt.UTC()
 }
 
-// restrictedNewer returns the published Secret of a newer version, revoked while the spec or the Merchant ends the key, and as narrow as the
+// restrictedEnvelope returns the published Secret of a newer version, revoked while the spec or the Merchant ends the key, and as narrow as the
 // spec; nil: it is so already, or this version writes the whole record. Its envelope is all that an older operator changes, and it widens nothing.
-func restrictedNewer(f facts) *corev1.Secret {
+func restrictedEnvelope(f facts) *corev1.Secret {
 	if !f.newer {
 		return nil
 	}

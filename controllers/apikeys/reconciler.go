@@ -116,7 +116,7 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 // reconciliation.
 func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 	f := p.facts
-	if err := r.restrictNewer(ctx, p); err != nil {
+	if err := r.writeEnvelope(ctx, p); err != nil {
 		return f, err
 	}
 	if err := r.writeClaims(ctx, f, p.claims); err != nil {

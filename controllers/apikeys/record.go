@@ -152,14 +152,14 @@ func (r *Reconciler) publish(ctx context.Context, read *corev1.Secret, record pu
 	return nil
 }
 
-// restrictNewer writes the published Secret of a newer version that the plan restricts, or no longer revokes.
-func (r *Reconciler) restrictNewer(ctx context.Context, p *plan) error {
-	if p.restrict == nil {
+// writeEnvelope writes the published Secret of a newer version that the plan restricts, or no longer revokes.
+func (r *Reconciler) writeEnvelope(ctx context.Context, p *plan) error {
+	if p.envelope == nil {
 		return nil
 	}
-	r.auditSettings(ctx, p.published, p.restrict)
-	if err := writes.CreateOrUpdate(ctx, r.Client, p.restrict); err != nil {
-		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", p.restrict.Name, err)
+	r.auditSettings(ctx, p.published, p.envelope)
+	if err := writes.CreateOrUpdate(ctx, r.Client, p.envelope); err != nil {
+		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", p.envelope.Name, err)
 	}
 	r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s) in the record of a newer version", p.apiKey.Spec.State)
 	return nil

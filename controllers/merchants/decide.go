@@ -49,7 +49,7 @@ func decide(f facts) (*plan, error) {
 	}
 	switch {
 	case f.newer: // its envelope is all that an older operator changes
-		p.publish = restrictedNewer(f.published, record)
+		p.publish = restrictedEnvelope(f.published, record)
 		p.webhook = f.publishedWebhook
 	case f.published == nil || !sameContent(f.published, want):
 		p.publish = want
@@ -60,9 +60,9 @@ func decide(f facts) (*plan, error) {
 	return p, nil
 }
 
-// restrictedNewer returns the published merchant of a newer version, revoked while the spec is not active, and with an allowlist as narrow as the
+// restrictedEnvelope returns the published merchant of a newer version, revoked while the spec is not active, and with an allowlist as narrow as the
 // spec's; nil: it is so already, or has no envelope. It widens nothing: an older operator cannot know why the newer one has narrowed.
-func restrictedNewer(configMap *corev1.ConfigMap, spec published.MerchantRecord) *corev1.ConfigMap {
+func restrictedEnvelope(configMap *corev1.ConfigMap, spec published.MerchantRecord) *corev1.ConfigMap {
 	record, err := published.DecodeMerchantEnvelope(configMap)
 	if err != nil {
 		return nil
