@@ -126,14 +126,14 @@ func restrictedEnvelope(f facts) *corev1.Secret {
 	if !f.newer {
 		return nil
 	}
-	record, err := published.DecodeKeyEnvelope(f.published)
+	record, err := published.DecodeKeyEnvelope(f.secret)
 	if err != nil || record.Source.UID != f.apiKey.UID {
 		return nil
 	}
 	_, ended := first(f, disabled, expired)
 	want := published.KeyRestriction{Revoked: ended || record.MerchantID != f.merchantID}
 	want.Permissions, want.IPAllowlist = narrowed(record, f.apiKey.Spec)
-	secret, _ := published.RestrictKey(f.published, want, f.now) // the envelope is readable
+	secret, _ := published.RestrictKey(f.secret, want, f.now) // the envelope is readable
 	return secret
 }
 
@@ -157,7 +157,7 @@ func anothersRecord(f facts) (conditions.Outcome, bool) {
 		return conditions.Outcome{}, false
 	}
 	return conditions.Stalled(v1alpha1.ReasonSecretConflict,
-		"Published Secret %s holds the record of another ApiKey and was not changed", f.published.Name), true
+		"Published Secret %s holds the record of another ApiKey and was not changed", f.secret.Name), true
 }
 
 // merchantWait is how long an ApiKey waits for its Merchant, because a pipeline applies them in any order. Then it is
@@ -172,7 +172,7 @@ func merchantMissing(f facts) (conditions.Outcome, bool) {
 		return conditions.Outcome{}, false
 	}
 	missing := fmt.Sprintf("Merchant %s does not exist in namespace %s", f.apiKey.Spec.MerchantRef.Name, f.apiKey.Namespace)
-	if f.published != nil { // it was issued for a Merchant, of which this name is all that is left
+	if f.secret != nil { // it was issued for a Merchant, of which this name is all that is left
 		missing = fmt.Sprintf("Merchant %s was deleted from namespace %s: the key gets 401 permanently, also if the Merchant is created again",
 			f.apiKey.Spec.MerchantRef.Name, f.apiKey.Namespace)
 	}

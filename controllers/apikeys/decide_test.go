@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a record that cannot be read but has its generation": {
 			facts: upToDate().lost(), edit: func(f *facts) {
-				f.published = &corev1.Secret{Data: map[string][]byte{"record.json": []byte(`{"generation":8}`)}}
+				f.secret = &corev1.Secret{Data: map[string][]byte{"record.json": []byte(`{"generation":8}`)}}
 			},
 			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 9},
 		},
@@ -271,12 +271,12 @@ func TestDecide(t *testing.T) {
 			want: decision{Repair: true},
 		},
 		"a Secret restored from a backup": {
-			facts: upToDate(), edit: func(f *facts) { f.published.CreationTimestamp = metav1.NewTime(now) },
+			facts: upToDate(), edit: func(f *facts) { f.secret.CreationTimestamp = metav1.NewTime(now) },
 			want: decision{Repair: true},
 		},
 		"a Secret as old as its record, to a second": {
 			facts: upToDate(), edit: func(f *facts) {
-				f.published.CreationTimestamp, f.record.Revision = metav1.NewTime(now), now.Add(-time.Second).UnixMilli()
+				f.secret.CreationTimestamp, f.record.Revision = metav1.NewTime(now), now.Add(-time.Second).UnixMilli()
 			},
 		},
 		"no Merchant, a new trigger and a disabled key": {
@@ -310,7 +310,7 @@ func TestDecide(t *testing.T) {
 			want: decision{Outcome: v1alpha1.ReasonDisabled, Repair: true},
 		},
 		"a label that is gone": {
-			facts: upToDate(), edit: func(f *facts) { f.published.Labels = nil },
+			facts: upToDate(), edit: func(f *facts) { f.secret.Labels = nil },
 			want: decision{Repair: true},
 		},
 	} {

@@ -36,8 +36,8 @@ type facts struct {
 	merchants []string
 	// digest is spec.keyDigest; nil: the key is not externally generated.
 	digest *apikey.Digest
-	// published is the Secret of the key id; nil: none.
-	published *corev1.Secret
+	// secret is the published Secret of the key id; nil: none.
+	secret *corev1.Secret
 	// record is the content of the published Secret; nil: none that is usable.
 	record *published.KeyRecord
 	// newer is true if a newer operator wrote the published Secret. This version cannot read it.
@@ -82,7 +82,7 @@ func (f facts) recordOfAnother() bool { return f.record != nil && f.record.Sourc
 
 // untouched reports whether nothing of the ApiKey exists, so that all writes for its first key are creations. The status, which its tenant
 // may write, does not count.
-func (f facts) untouched() bool { return f.published == nil && len(f.delivered) == 0 }
+func (f facts) untouched() bool { return f.secret == nil && len(f.delivered) == 0 }
 
 // target is the name of the Secret to deliver to; empty: no delivery, so the operator cannot generate keys.
 func (f facts) target() string {
@@ -97,12 +97,12 @@ func (f facts) target() string {
 }
 
 // secretNames are the possible names of Secrets of the ApiKey: the one in the spec, and those found.
-func (f facts) secretNames(seen []delivered) []string {
+func (f facts) secretNames(cached []delivered) []string {
 	var names []string
 	if f.target() != "" {
 		names = append(names, f.target())
 	}
-	for _, d := range seen {
+	for _, d := range cached {
 		if d.Name != f.target() {
 			names = append(names, d.Name)
 		}
@@ -172,7 +172,7 @@ func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiK
 	secret := new(corev1.Secret)
 	switch err := from.Get(ctx, secretKey, secret); {
 	case err == nil:
-		f.published = secret
+		f.secret = secret
 		record, err := published.DecodeKey(secret)
 		f.newer = errors.Is(err, published.ErrNewerVersion)
 		if err == nil {

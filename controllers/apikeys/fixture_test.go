@@ -33,7 +33,7 @@ func upToDate() facts {
 			Status: v1alpha1.ApiKeyStatus{ObservedGeneration: 5, KeyGeneration: 2, Prefix: "mk_live_x"},
 		},
 		merchantID: thisMerchant, merchantState: v1alpha1.MerchantActive,
-		published: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Name: published.KeyName(published.ID(thisUID)), Labels: map[string]string{published.Label: published.LabelKey},
 		}},
 		record: &published.KeyRecord{
@@ -93,6 +93,6 @@ func (f facts) unissued() facts {
 // lost takes the published Secret away, which this operator sees.
 func (f facts) lost() facts {
 	f.seen = version{f.record.Order(), f.record.Generation}
-	f.published, f.record = nil, nil
+	f.secret, f.record = nil, nil
 	return f
 }

@@ -69,8 +69,8 @@ func nextGeneration(f facts) int64 {
 	last := f.seen.generation
 	if f.record != nil {
 		last = max(last, f.record.Generation)
-	} else if f.published != nil {
-		last = max(last, published.ReadableGeneration(f.published))
+	} else if f.secret != nil {
+		last = max(last, published.ReadableGeneration(f.secret))
 	}
 	return last + 1
 }
@@ -83,7 +83,7 @@ func (r *Reconciler) issue(ctx context.Context, f *facts, key newKey) error {
 		return err
 	}
 	record := key.base.Rotated(current, key.cause, key.overlap, f.now)
-	if err := r.publish(ctx, f.published, record); err != nil {
+	if err := r.publish(ctx, f.secret, record); err != nil {
 		return err
 	}
 	r.unpublished.Remove(f.apiKey.UID)

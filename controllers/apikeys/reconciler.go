@@ -127,7 +127,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 		return f, err
 	}
 	if p.repair != nil {
-		if err := r.publish(ctx, f.published, *p.repair); err != nil {
+		if err := r.publish(ctx, f.secret, *p.repair); err != nil {
 			return f, err
 		}
 		f.record = p.repair
@@ -158,7 +158,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 			return err
 		}
 	}
-	seen, err := r.cachedDelivered(ctx, apiKey)
+	delivered, err := r.cachedDelivered(ctx, apiKey)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	if err != nil {
 		return err
 	}
-	if secret != nil || len(seen) > 0 || claimed {
+	if secret != nil || len(delivered) > 0 || claimed {
 		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	r.versions.forget(published.ID(apiKey.UID))
 	r.audited.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
-	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(seen)); err != nil {
+	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(delivered)); err != nil {
 		return err
 	}
 	return r.RemoveFinalizer(ctx, apiKey)

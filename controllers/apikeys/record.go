@@ -27,10 +27,10 @@ func repair(f facts) *published.KeyRecord {
 	if triggerWithoutEffect(f) {
 		want.HandledTrigger = f.apiKey.Spec.Rotation.Trigger
 	}
-	if want.Equal(record) && !restored(f) && f.published.Labels[published.Label] == published.LabelKey {
+	if want.Equal(record) && !restored(f) && f.secret.Labels[published.Label] == published.LabelKey {
 		return nil
 	}
-	want.Revision = max(record.NextRevision(f.now), restoredRevision(f.published))
+	want.Revision = max(record.NextRevision(f.now), restoredRevision(f.secret))
 	return &want
 }
 
@@ -52,7 +52,7 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Ap
 	if record == nil {
 		return false, nil
 	}
-	if err := r.publish(ctx, f.published, *record); err != nil {
+	if err := r.publish(ctx, f.secret, *record); err != nil {
 		return false, err
 	}
 	r.Emit(live, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
@@ -78,7 +78,7 @@ func restrictedRecord(f facts) *published.KeyRecord {
 	if want.Equal(*f.record) {
 		return nil
 	}
-	want.Revision = max(want.NextRevision(f.now), restoredRevision(f.published))
+	want.Revision = max(want.NextRevision(f.now), restoredRevision(f.secret))
 	return &want
 }
 
@@ -131,7 +131,7 @@ const restoreGap = time.Minute
 // restored reports whether the Secret was restored from a backup: it is newer than its content. The data plane may
 // have revoked its revision when it vanished, so it needs a newer one.
 func restored(f facts) bool {
-	return f.published.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
+	return f.secret.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
 }
 
 // restoredRevision returns a revision with which the Secret no longer counts as restored, whatever the clock of the
@@ -157,7 +157,7 @@ func (r *Reconciler) writeEnvelope(ctx context.Context, p *plan) error {
 	if p.envelope == nil {
 		return nil
 	}
-	r.auditSettings(ctx, p.published, p.envelope)
+	r.auditSettings(ctx, p.secret, p.envelope)
 	if err := writes.CreateOrUpdate(ctx, r.Client, p.envelope); err != nil {
 		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", p.envelope.Name, err)
 	}

@@ -218,14 +218,14 @@ func TestRecord_Repair(t *testing.T) {
 func TestRecord_RestoredIsRevisedOnce(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
 		f := upToDate()
-		f.published.CreationTimestamp = metav1.NewTime(now.Add(ahead))
+		f.secret.CreationTimestamp = metav1.NewTime(now.Add(ahead))
 		revised := decide(f).repair
 		if revised == nil || revised.Generation != f.record.Generation {
-			t.Fatalf("a Secret created at %s: repaired to %+v, want another revision and no rotation", f.published.CreationTimestamp, revised)
+			t.Fatalf("a Secret created at %s: repaired to %+v, want another revision and no rotation", f.secret.CreationTimestamp, revised)
 		}
 		f.record = revised
 		if again := decide(f).repair; again != nil {
-			t.Errorf("a Secret created at %s is revised again", f.published.CreationTimestamp)
+			t.Errorf("a Secret created at %s is revised again", f.secret.CreationTimestamp)
 		}
 	}
 }

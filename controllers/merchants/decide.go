@@ -49,9 +49,9 @@ func decide(f facts) (*plan, error) {
 	}
 	switch {
 	case f.newer: // its envelope is all that an older operator changes
-		p.publish = restrictedEnvelope(f.published, record)
+		p.publish = restrictedEnvelope(f.configMap, record)
 		p.webhook = f.publishedWebhook
-	case f.published == nil || !sameContent(f.published, want):
+	case f.configMap == nil || !sameContent(f.configMap, want):
 		p.publish = want
 	}
 	p.sign = signingFor(f)

@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := decide(facts{merchant: m, namespace: "credentials", published: tc.edit(m, configMap)})
+			p, err := decide(facts{merchant: m, namespace: "credentials", configMap: tc.edit(m, configMap)})
 			if err != nil || (p.publish != nil) != tc.want {
 				t.Fatalf("decide: write %t, %v; want %t", p.publish != nil, err, tc.want)
 			}
@@ -123,7 +123,7 @@ func TestDecide_NewerRecordIsNarrowed(t *testing.T) {
 			m := merchant()
 			m.Spec.IPAllowlist, m.Spec.IPAllowlistMode = test.spec, test.specMode
 			id := published.ID(m.UID)
-			f := facts{merchant: m, namespace: "credentials", newer: true, published: &corev1.ConfigMap{
+			f := facts{merchant: m, namespace: "credentials", newer: true, configMap: &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: published.MerchantName(id)},
 				Data:       map[string]string{"merchant.json": fmt.Sprintf(later, id, test.mode)},
 			}}

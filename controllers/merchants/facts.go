@@ -25,7 +25,7 @@ type facts struct {
 	merchant  *v1alpha1.Merchant
 	namespace string             // of published objects
 	maximum   v1alpha1.RateLimit // that the platform allows; 0: any
-	published *corev1.ConfigMap  // nil: none
+	configMap *corev1.ConfigMap  // nil: none
 
 	// publishedWebhook is that of the ConfigMap; nil: none, or it cannot be read.
 	publishedWebhook *published.Webhook
@@ -68,7 +68,7 @@ func (f facts) rateLimit() v1alpha1.RateLimit {
 // untouched reports whether nothing of the Merchant exists, so that all writes are creations. The status, which its tenant may write, does
 // not count.
 func (f facts) untouched() bool {
-	return f.published == nil && f.signing == nil && f.target == nil && len(f.delivered) == 0
+	return f.configMap == nil && f.signing == nil && f.target == nil && len(f.delivered) == 0
 }
 
 // targetName is the name of the Secret to deliver to; empty: no webhook.
@@ -104,11 +104,11 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	f := facts{now: r.Clock.Now().UTC(), merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
 	id := published.ID(merchant.UID)
 	var err error
-	if f.published, err = read(ctx, from, f.namespace, published.MerchantName(id), new(corev1.ConfigMap)); err != nil {
+	if f.configMap, err = read(ctx, from, f.namespace, published.MerchantName(id), new(corev1.ConfigMap)); err != nil {
 		return f, err
 	}
-	if f.published != nil {
-		record, err := published.DecodeMerchant(f.published)
+	if f.configMap != nil {
+		record, err := published.DecodeMerchant(f.configMap)
 		f.newer, f.publishedWebhook, f.revocation = errors.Is(err, published.ErrNewerVersion), record.Webhook, record.Final()
 	}
 	if f.signing, err = read(ctx, from, f.namespace, published.WebhookName(id), new(corev1.Secret)); err != nil {

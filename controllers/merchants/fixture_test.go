@@ -29,7 +29,7 @@ func upToDate(t *testing.T) facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.published, f.publishedWebhook = configMap, published.NewMerchantRecord(f.merchant).Webhook
+	f.configMap, f.publishedWebhook = configMap, published.NewMerchantRecord(f.merchant).Webhook
 	f = signedWith(t, f, published.NewWebhookRecord(f.merchant, now.Add(-time.Hour)))
 	return copied(f, "coffee-webhook")
 }

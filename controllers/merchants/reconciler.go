@@ -166,15 +166,15 @@ func (r *Reconciler) publish(ctx context.Context, f *facts, p *plan) error {
 	if p.publish == nil {
 		return nil
 	}
-	if p.published != nil {
-		p.publish.ResourceVersion = p.published.ResourceVersion
+	if p.configMap != nil {
+		p.publish.ResourceVersion = p.configMap.ResourceVersion
 	}
 	if err := writes.CreateOrUpdate(ctx, r.Client, p.publish); err != nil {
 		return fmt.Errorf("publish ConfigMap %s: %w", client.ObjectKeyFromObject(p.publish), err)
 	}
 	logf.FromContext(ctx).Info("published the merchant", "configMap", p.publish.Name)
 	r.Emit(p.merchant, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", p.merchant.Spec.State)
-	f.published, f.publishedWebhook = p.publish, p.webhook // the next check is at the end of the wait
+	f.configMap, f.publishedWebhook = p.publish, p.webhook // the next check is at the end of the wait
 	r.emitRemoval(ctx, *f, p.publishedWebhook)
 	return nil
 }
@@ -195,30 +195,30 @@ func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published
 // withdraw closes the published merchant, so that its keys are refused, remembers the Merchant in a tombstone, without which its events
 // would be kept, and then deletes the ConfigMap, the signing secret and the copy. The ConfigMap stays until the tombstone is written, so
 // that an interruption forgets nothing. A Merchant that was never published leaves no tombstone. It reads from the API server, because
-// the cache may be late. A ConfigMap without the operator's label is not changed. It does not ask for the finalizer first: its tenant, who may write
-// the object may have removed it.
+// the cache may be late. A ConfigMap without the operator's label is not changed. It does not ask for the finalizer first: its tenant may have
+// removed it.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
 	f, err := r.gather(ctx, r.Live, merchant)
 	if err != nil {
 		return err
 	}
-	if f.published != nil && f.published.Labels[published.Label] != published.LabelMerchant {
-		f.published = nil
+	if f.configMap != nil && f.configMap.Labels[published.Label] != published.LabelMerchant {
+		f.configMap = nil
 	}
-	if f.published != nil {
-		if err := writes.CloseMerchant(ctx, r.Client, f.published); err != nil {
+	if f.configMap != nil {
+		if err := writes.CloseMerchant(ctx, r.Client, f.configMap); err != nil {
 			return err
 		}
 	}
-	if f.published != nil || f.signing != nil || len(f.delivered) > 0 {
+	if f.configMap != nil || f.signing != nil || len(f.delivered) > 0 {
 		if err := r.WriteTombstone(ctx, published.TombstoneMerchant, merchant); err != nil {
 			return err
 		}
 	}
-	if f.published != nil {
-		err := r.Client.Delete(ctx, f.published, client.Preconditions{UID: &f.published.UID})
+	if f.configMap != nil {
+		err := r.Client.Delete(ctx, f.configMap, client.Preconditions{UID: &f.configMap.UID})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.published), err)
+			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.configMap), err)
 		}
 	}
 	if err := r.withdrawSigning(ctx, &f); err != nil {
