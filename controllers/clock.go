@@ -26,8 +26,8 @@ type clockGuard struct {
 
 	server     *kube.ServerClock
 	max        time.Duration
-	live       client.Reader // of the API server
-	namespace  string        // of published objects
+	apiReader  client.Reader
+	namespace  string // of published objects
 	registerer prometheus.Registerer
 }
 
@@ -77,7 +77,7 @@ func (g *clockGuard) Start(ctx context.Context) error {
 func (g *clockGuard) compare(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clockInterval)
 	defer cancel()
-	_ = g.live.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: published.LastUseName(0)}, new(corev1.ConfigMap)) // whatever it answers
+	_ = g.apiReader.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: published.LastUseName(0)}, new(corev1.ConfigMap)) // whatever it answers
 	if g.Wrong() {
 		logf.FromContext(ctx).Error(errClock, "stopped all work that depends on the time", "ahead", g.server.Ahead().String())
 	}

@@ -122,7 +122,7 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 	}
 	guard := &clockGuard{
 		PassiveClock: o.Clock, server: server, max: o.maxClockDifference,
-		live: mgr.GetAPIReader(), namespace: o.CredentialsNamespace, registerer: metrics.Registry,
+		apiReader: mgr.GetAPIReader(), namespace: o.CredentialsNamespace, registerer: metrics.Registry,
 	}
 	return mgr, addControllers(ctx, mgr, delivered, guard, o)
 }
@@ -148,8 +148,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	}
 	base := &reconciler.Base{
 		Client:               mgr.GetClient(),
-		Live:                 mgr.GetAPIReader(),
-		Secrets:              tenantsecret.Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cache: delivered},
+		APIReader:            mgr.GetAPIReader(),
+		Secrets:              tenantsecret.Secrets{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Cache: delivered},
 		Events:               mgr.GetEventRecorder(writes.FieldOwner),
 		Audit:                auditlog.New(o.Log),
 		Clock:                guard,
@@ -166,7 +166,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	return orphans.Sweeper{
 		Client:               mgr.GetClient(),
 		Audit:                base.Audit,
-		Live:                 mgr.GetAPIReader(),
+		APIReader:            mgr.GetAPIReader(),
 		Clock:                guard,
 		ClockWrong:           guard.Wrong,
 		CredentialsNamespace: o.CredentialsNamespace,

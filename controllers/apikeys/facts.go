@@ -181,7 +181,7 @@ func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiK
 	case !apierrors.IsNotFound(err):
 		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
 	}
-	f.clockWrong = r.ClockWrong() // after the reads, which compare the clocks if they are live
+	f.clockWrong = r.ClockWrong() // after the reads, which compare the clocks if they are uncached
 	return f, nil
 }
 
@@ -218,9 +218,9 @@ func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKe
 // can make more; the next reconciliation, which the watch of a deleted one starts, reads others.
 const maxDelivered = 16
 
-// gatherLive reads the facts from the API server, and checks who owns the name to deliver to, which no cache knows.
-func (r *Reconciler) gatherLive(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts, error) {
-	f, err := r.read(ctx, r.Live, apiKey)
+// gatherUncached reads the facts from the API server, and checks who owns the name to deliver to, which no cache knows.
+func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts, error) {
+	f, err := r.read(ctx, r.APIReader, apiKey)
 	if err != nil {
 		return f, err
 	}

@@ -198,7 +198,7 @@ func (r *Reconciler) generateAndDeliver(ctx context.Context, f *facts, wanted ne
 func (r *Reconciler) readKey(ctx context.Context, f facts, name string) (apikey.Key, error) {
 	secretKey := client.ObjectKey{Namespace: f.apiKey.Namespace, Name: name}
 	var secret corev1.Secret
-	if err := r.Live.Get(ctx, secretKey, &secret); err != nil {
+	if err := r.APIReader.Get(ctx, secretKey, &secret); err != nil {
 		return apikey.Key{}, fmt.Errorf("read the delivered Secret %s: %w", secretKey, err)
 	}
 	key, err := apikey.Parse(string(secret.Data[dataAPIKey]))

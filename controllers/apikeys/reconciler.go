@@ -100,16 +100,16 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 	if p.idle() || added && p.newKey != nil && p.digest == nil && cached.untouched() {
 		return p, nil
 	}
-	current, err := reconciler.ReadLive(ctx, r.Base, apiKey)
+	current, err := reconciler.ReadUncached(ctx, r.Base, apiKey)
 	if err != nil {
 		return p, err
 	}
-	live, err := r.gatherLive(ctx, current)
+	f, err := r.gatherUncached(ctx, current)
 	if err != nil {
-		live.incomplete = true
-		return &plan{facts: live}, err
+		f.incomplete = true
+		return &plan{facts: f}, err
 	}
-	return decide(live), nil
+	return decide(f), nil
 }
 
 // apply executes the plan, and returns the facts as they are then, also if it fails. After a new key nothing else is done in this
@@ -148,7 +148,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 // never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache may be late. It does not
 // ask for the finalizer first: its tenant may have removed it.
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
-	secret, err := r.publishedLive(ctx, apiKey)
+	secret, err := r.uncachedSecret(ctx, apiKey)
 	if err != nil {
 		return err
 	}
@@ -187,12 +187,12 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	return r.RemoveFinalizer(ctx, apiKey)
 }
 
-// publishedLive returns the Secret that publishes the key of the ApiKey, from the API server; nil: there is none, or it holds the record of
+// uncachedSecret returns the Secret that publishes the key of the ApiKey, from the API server; nil: there is none, or it holds the record of
 // another ApiKey.
-func (r *Reconciler) publishedLive(ctx context.Context, apiKey *v1alpha1.ApiKey) (*corev1.Secret, error) {
+func (r *Reconciler) uncachedSecret(ctx context.Context, apiKey *v1alpha1.ApiKey) (*corev1.Secret, error) {
 	name := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(published.ID(apiKey.UID))}
 	secret := new(corev1.Secret)
-	if err := r.Live.Get(ctx, name, secret); err != nil {
+	if err := r.APIReader.Get(ctx, name, secret); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}

@@ -40,11 +40,11 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Ap
 	if f, err := r.readPublished(ctx, r.Client, cached); err != nil || restrictedRecord(f) == nil {
 		return false, err
 	}
-	live, err := reconciler.ReadLive(ctx, r.Base, cached)
+	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
 	if err != nil {
 		return false, err
 	}
-	f, err := r.readPublished(ctx, r.Live, live)
+	f, err := r.readPublished(ctx, r.APIReader, current)
 	if err != nil {
 		return false, err
 	}
@@ -55,7 +55,7 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Ap
 	if err := r.publish(ctx, f.secret, *record); err != nil {
 		return false, err
 	}
-	r.Emit(live, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
+	r.Emit(current, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
 	return true, nil
 }
 

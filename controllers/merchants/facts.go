@@ -124,7 +124,7 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	if f.delivered, err = r.Secrets.List(ctx, merchant); err != nil || f.targetName() == "" {
 		return f, err
 	}
-	target, err := read(ctx, r.Live, merchant.Namespace, f.targetName(), new(corev1.Secret))
+	target, err := read(ctx, r.APIReader, merchant.Namespace, f.targetName(), new(corev1.Secret))
 	switch {
 	case err != nil || target == nil:
 		return f, err
@@ -151,9 +151,9 @@ func read[T client.Object](ctx context.Context, from client.Reader, namespace, n
 	return into, nil
 }
 
-// gatherLive reads the facts from the API server.
-func (r *Reconciler) gatherLive(ctx context.Context, merchant *v1alpha1.Merchant) (facts, error) {
-	f, err := r.gather(ctx, r.Live, merchant)
+// gatherUncached reads the facts from the API server.
+func (r *Reconciler) gatherUncached(ctx context.Context, merchant *v1alpha1.Merchant) (facts, error) {
+	f, err := r.gather(ctx, r.APIReader, merchant)
 	if err != nil {
 		return f, err
 	}

@@ -37,7 +37,7 @@ type Reconciler struct {
 }
 
 // Rights: Merchants are read, and only their finalizer and status are written. The operator owns the published
-// ConfigMaps and signing secrets; get is for the live read before a write. Delivered Secrets need the same rights as
+// ConfigMaps and signing secrets; get is for the uncached read before a write. Delivered Secrets need the same rights as
 // those of ApiKeys.
 //
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants,verbs=get;list;watch;patch
@@ -79,18 +79,18 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Me
 	if configMap, err := r.restrictedConfigMap(ctx, r.Client, cached); err != nil || configMap == nil {
 		return false, err
 	}
-	live, err := reconciler.ReadLive(ctx, r.Base, cached)
+	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
 	if err != nil {
 		return false, err
 	}
-	configMap, err := r.restrictedConfigMap(ctx, r.Live, live)
+	configMap, err := r.restrictedConfigMap(ctx, r.APIReader, current)
 	if err != nil || configMap == nil {
 		return false, err
 	}
 	if err := writes.CreateOrUpdate(ctx, r.Client, configMap); err != nil {
 		return false, fmt.Errorf("restrict ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)
 	}
-	r.Emit(live, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", live.Spec.State)
+	r.Emit(current, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", current.Spec.State)
 	return true, nil
 }
 
@@ -130,16 +130,16 @@ func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, adde
 	if err != nil || p.idle() || added && cached.untouched() {
 		return p, err
 	}
-	current, err := reconciler.ReadLive(ctx, r.Base, merchant)
+	current, err := reconciler.ReadUncached(ctx, r.Base, merchant)
 	if err != nil {
 		return p, err
 	}
-	live, err := r.gatherLive(ctx, current)
+	f, err := r.gatherUncached(ctx, current)
 	if err != nil {
-		return &plan{facts: live}, err
+		return &plan{facts: f}, err
 	}
-	live.clockWrong = r.ClockWrong() // the reads have compared the clocks
-	return decide(live)
+	f.clockWrong = r.ClockWrong() // the reads have compared the clocks
+	return decide(f)
 }
 
 // apply executes the plan, and returns the facts as they are then, also if it fails. The merchant's state comes first, so that nothing
@@ -198,7 +198,7 @@ func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published
 // the cache may be late. A ConfigMap without the operator's label is not changed. It does not ask for the finalizer first: its tenant may have
 // removed it.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
-	f, err := r.gather(ctx, r.Live, merchant)
+	f, err := r.gather(ctx, r.APIReader, merchant)
 	if err != nil {
 		return err
 	}

@@ -35,9 +35,9 @@ import (
 type Sweeper struct {
 	// Client reads from the cache.
 	Client client.Client
-	// Live reads from the API server.
-	Live  client.Reader
-	Audit auditlog.Log
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	Audit     auditlog.Log
 	// Clock is used for the expiry of tombstones.
 	Clock clock.PassiveClock
 	// ClockWrong reports whether the clock differs too much from that of the API server, at the last answer. Then no tombstone expires.
@@ -205,7 +205,7 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	// and the claim is still there, the tombstone was never written.
 	var tombstone corev1.ConfigMap
 	name := client.ObjectKey{Namespace: c.CredentialsNamespace, Name: published.KeyTombstoneName(ended.ID)}
-	err = c.Live.Get(ctx, name, &tombstone)
+	err = c.APIReader.Get(ctx, name, &tombstone)
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("read the tombstone %s: %w", name.Name, err)
 	}
@@ -213,7 +213,7 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	if unreadable == nil && tombstone.Labels[published.Label] == published.LabelTombstone {
 		return reconcile.Result{}, nil
 	}
-	err = c.Live.Get(ctx, client.ObjectKeyFromObject(secret), new(corev1.Secret))
+	err = c.APIReader.Get(ctx, client.ObjectKeyFromObject(secret), new(corev1.Secret))
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -255,7 +255,7 @@ func orphanedFrom[O client.Object](ctx context.Context, s Sweeper, by index.Inde
 		return false, err
 	}
 	named := types.NamespacedName{Namespace: ended.Source.Namespace, Name: ended.Source.Name}
-	switch err := s.Live.Get(ctx, named, source); {
+	switch err := s.APIReader.Get(ctx, named, source); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
@@ -279,5 +279,5 @@ func (s Sweeper) writeTombstone(ctx context.Context, ended published.Tombstone) 
 	if ended.Source.UID == "" {
 		ended.Source.UID = types.UID(ended.ID)
 	}
-	return writes.Tombstone(ctx, s.Client, s.Live, s.CredentialsNamespace, ended)
+	return writes.Tombstone(ctx, s.Client, s.APIReader, s.CredentialsNamespace, ended)
 }

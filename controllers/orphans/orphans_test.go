@@ -96,7 +96,7 @@ func newSweep(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
 			},
 		}).Build()
 	return Sweeper{
-		Client: stored, Live: stored, Clock: clocktesting.NewFakePassiveClock(now), CredentialsNamespace: credentials,
+		Client: stored, APIReader: stored, Clock: clocktesting.NewFakePassiveClock(now), CredentialsNamespace: credentials,
 		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false }, Audit: auditlog.New(slog.New(slog.DiscardHandler)),
 	}, writes
 }
@@ -205,7 +205,7 @@ func TestClaims_ExpiredGetsNoSecondTombstone(t *testing.T) {
 				},
 			}).Build()
 		sweeper := Sweeper{
-			Client: stored, Live: stored, Clock: clocktesting.NewFakePassiveClock(ended.Expires()), CredentialsNamespace: credentials,
+			Client: stored, APIReader: stored, Clock: clocktesting.NewFakePassiveClock(ended.Expires()), CredentialsNamespace: credentials,
 			Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
 		}
 		if _, err := (claims{sweeper}).Reconcile(t.Context(), claim); err != nil {

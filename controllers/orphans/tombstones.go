@@ -64,7 +64,7 @@ func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) 
 	left := tombstone.Expires().Sub(t.Clock.Now())
 	if left <= 0 {
 		// With the answer the clocks are compared.
-		if err := t.Live.Get(ctx, client.ObjectKeyFromObject(configMap), new(corev1.ConfigMap)); err != nil {
+		if err := t.APIReader.Get(ctx, client.ObjectKeyFromObject(configMap), new(corev1.ConfigMap)); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 		if t.ClockWrong() {

@@ -42,7 +42,7 @@ func TestTombstones_BoundPerNamespace(t *testing.T) {
 	stored := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).
 		WithIndex(&corev1.Secret{}, claimKeyIndex, claimKey).WithIndex(&corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace).Build()
 	sweeper := Sweeper{
-		Client: stored, Live: stored, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Hour)), CredentialsNamespace: credentials,
+		Client: stored, APIReader: stored, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Hour)), CredentialsNamespace: credentials,
 		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
 	}
 	for range 2 { // the second time there is nothing to do

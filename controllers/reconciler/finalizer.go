@@ -53,7 +53,7 @@ func (b *Base) RemoveFinalizer(ctx context.Context, object client.Object) error 
 	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(kind)
-	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+	if err := b.APIReader.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("remove the finalizer: %w", err))
 	}
 	before := live.DeepCopy()

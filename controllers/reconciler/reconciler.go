@@ -1,4 +1,4 @@
-// Package reconciler has what the reconciliations of Merchants and ApiKeys share: finalizers, live reads, writes of the status, back-off.
+// Package reconciler has what the reconciliations of Merchants and ApiKeys share: finalizers, uncached reads, writes of the status, back-off.
 package reconciler
 
 import (
@@ -25,8 +25,8 @@ import (
 type Base struct {
 	// Client reads from the cache, which has only the published Secrets and ConfigMaps.
 	Client client.Client
-	// Live reads from the API server.
-	Live client.Reader
+	// APIReader reads from the API server.
+	APIReader client.Reader
 	// Secrets are those in the tenants' namespaces.
 	Secrets tenantsecret.Secrets
 	Events  recorder.EventRecorder
@@ -67,10 +67,10 @@ func (b *Base) Finish(object client.Object, next time.Duration, err error) (reco
 	return result, failure
 }
 
-// ReadLive returns the object from the API server. The error, for Finish, says if it needs no reconciliation.
-func ReadLive[T any, O Object[T]](ctx context.Context, b *Base, cached O) (O, error) {
+// ReadUncached returns the object from the API server. The error, for Finish, says if it needs no reconciliation.
+func ReadUncached[T any, O Object[T]](ctx context.Context, b *Base, cached O) (O, error) {
 	live := O(new(T))
-	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
+	if err := b.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, errGone
 		}
@@ -136,7 +136,7 @@ func (b *Base) ApplyStatus(ctx context.Context, object client.Object, apply runt
 
 // WriteTombstone records in the credentials namespace that the object was deleted.
 func (b *Base) WriteTombstone(ctx context.Context, kind published.TombstoneKind, object client.Object) error {
-	return writes.Tombstone(ctx, b.Client, b.Live, b.CredentialsNamespace, published.Tombstone{
+	return writes.Tombstone(ctx, b.Client, b.APIReader, b.CredentialsNamespace, published.Tombstone{
 		Kind:    kind,
 		ID:      published.ID(object.GetUID()),
 		Source:  published.Source{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()},

@@ -110,8 +110,8 @@ func Metadata() *metav1.PartialObjectMetadata {
 // Secrets reads and writes delivered Secrets. Every field is required.
 type Secrets struct {
 	Client client.Client
-	// Live reads from the API server.
-	Live client.Reader
+	// APIReader reads from the API server.
+	APIReader client.Reader
 	// Cache has the metadata of the delivered Secrets, never their data.
 	Cache cache.Cache
 }
@@ -134,7 +134,7 @@ func (s Secrets) List(ctx context.Context, owner client.Object) ([]metav1.Object
 // Get returns the metadata of a Secret of any owner from the API server; nil: it does not exist.
 func (s Secrets) Get(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	secret := Metadata()
-	err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
+	err := s.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -166,7 +166,7 @@ func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, 
 // recreate deletes the version that was read, if it cannot be updated, and creates the Secret. failure is why the update failed.
 func (s Secrets) recreate(ctx context.Context, secret *corev1.Secret, failure error) error {
 	var existing corev1.Secret
-	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), &existing); err != nil {
+	if err := s.APIReader.Get(ctx, client.ObjectKeyFromObject(secret), &existing); err != nil {
 		return err
 	}
 	if existing.ResourceVersion != secret.ResourceVersion || (existing.Immutable == nil || !*existing.Immutable) && existing.Type == secret.Type {

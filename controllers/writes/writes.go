@@ -122,14 +122,14 @@ func revokeMerchant(ctx context.Context, c client.Client, configMap *corev1.Conf
 
 // Tombstone records in the credentials namespace that an object was deleted. An existing tombstone stays. Nothing is
 // written into a namespace that is being deleted.
-func Tombstone(ctx context.Context, c client.Client, live client.Reader, namespace string, tombstone published.Tombstone) error {
+func Tombstone(ctx context.Context, c client.Client, apiReader client.Reader, namespace string, tombstone published.Tombstone) error {
 	want, err := published.EncodeTombstone(namespace, tombstone)
 	if err != nil {
 		return fmt.Errorf("write the tombstone of %s %s: %w", tombstone.Kind, tombstone.ID, err)
 	}
 	err = c.Create(ctx, want, client.FieldOwner(FieldOwner))
 	if apierrors.IsAlreadyExists(err) {
-		err = repairTombstone(ctx, c, live, want)
+		err = repairTombstone(ctx, c, apiReader, want)
 	}
 	if err != nil && !namespaceGone(err) {
 		return fmt.Errorf("write the tombstone %s: %w", want.Name, err)
@@ -137,9 +137,9 @@ func Tombstone(ctx context.Context, c client.Client, live client.Reader, namespa
 	return nil
 }
 
-func repairTombstone(ctx context.Context, c client.Client, live client.Reader, want *corev1.ConfigMap) error {
+func repairTombstone(ctx context.Context, c client.Client, apiReader client.Reader, want *corev1.ConfigMap) error {
 	existing := new(corev1.ConfigMap)
-	if err := live.Get(ctx, client.ObjectKeyFromObject(want), existing); err != nil {
+	if err := apiReader.Get(ctx, client.ObjectKeyFromObject(want), existing); err != nil {
 		return err
 	}
 	_, err := published.DecodeTombstone(existing)
