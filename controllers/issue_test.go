@@ -137,8 +137,8 @@ var _ = Describe("An externally generated key", func() {
 		key := f.key(aKey("till", "coffee").digest(first).trigger("a").overlap(time.Hour))
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest, k.Spec.Rotation.Trigger = second.Hex(), "b" })
 		record := f.awaitGeneration(key, 2)
-		Expect(record.Live(second, f.clock.Now())).To(BeTrue())
-		Expect(record.Live(first, f.clock.Now())).To(BeTrue())
+		Expect(record.Accepts(second, f.clock.Now())).To(BeTrue())
+		Expect(record.Accepts(first, f.clock.Now())).To(BeTrue())
 		Expect(record.HandledTrigger).To(Equal("b"), "both changes are one rotation")
 		Expect(record.LastRotation.Cause).To(Equal(v1alpha1.RotationTrigger))
 	})
@@ -163,7 +163,7 @@ var _ = Describe("An externally generated key", func() {
 		f.poke(key, "apikey")
 		record := f.record(key)
 		Expect(f.live(record, fresh)).To(BeTrue())
-		Expect(record.Live(first, f.clock.Now())).To(BeFalse())
+		Expect(record.Accepts(first, f.clock.Now())).To(BeFalse())
 	})
 
 	It("changes to one generated here and back, each by one rotation", func() {
@@ -175,7 +175,7 @@ var _ = Describe("An externally generated key", func() {
 		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue())
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = second.Hex() })
 		record = f.awaitGeneration(key, 3)
-		Expect(record.Live(second, f.clock.Now())).To(BeTrue())
+		Expect(record.Accepts(second, f.clock.Now())).To(BeTrue())
 		Expect(key.Status.Prefix).To(BeEmpty())
 		f.awaitNoSecret("till-key")
 	})
@@ -192,7 +192,7 @@ var _ = Describe("An externally generated key", func() {
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = second.Hex() })
 		record := f.awaitGeneration(key, 2)
 		Expect(record.MerchantID).To(Equal(published.ID(merchant.UID)))
-		Expect(record.Live(first, f.clock.Now())).To(BeFalse())
+		Expect(record.Accepts(first, f.clock.Now())).To(BeFalse())
 	})
 })
 

@@ -29,7 +29,7 @@ func (f *fixture) awaitGeneration(key *v1alpha1.ApiKey, generation int64) publis
 
 // live reports whether the data plane accepts a key.
 func (f *fixture) live(record published.KeyRecord, key apikey.Key) bool {
-	return record.Live(key.Digest(), f.clock.Now())
+	return record.Accepts(key.Digest(), f.clock.Now())
 }
 
 var _ = Describe("A rotation by trigger", func() {

@@ -301,7 +301,7 @@ func TestEnvelope_ThisVersion(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	revoked := must(published.RevokeKey(secret, true, issued))(t)
-	if decoded, err := published.DecodeKey(revoked); err != nil || !decoded.Revoked || decoded.Usable(issued) || len(decoded.Accepts()) != 0 {
+	if decoded, err := published.DecodeKey(revoked); err != nil || !decoded.Revoked || decoded.Usable(issued) || len(decoded.Accepted()) != 0 {
 		t.Errorf("%+v, %v", decoded, err)
 	}
 	merchant := must(published.EncodeMerchant(credentials, merchantRecord()))(t)

@@ -230,9 +230,9 @@ func ReadableGeneration(secret *corev1.Secret) int64 {
 // MaxPrevious is the maximum number of rotated keys in their overlap; the oldest are dropped.
 const MaxPrevious = 8
 
-// Live reports whether the digest is accepted at the time now: the key is Active and not expired, and the digest is
+// Accepts reports whether the digest is accepted at the time now: the key is Active and not expired, and the digest is
 // the current one or a previous one in its overlap.
-func (r KeyRecord) Live(digest apikey.Digest, now time.Time) bool {
+func (r KeyRecord) Accepts(digest apikey.Digest, now time.Time) bool {
 	until, accepted := r.AcceptedUntil(digest)
 	return accepted && (until.IsZero() || now.Before(until))
 }
@@ -296,9 +296,9 @@ type Accepted struct {
 	Until  time.Time
 }
 
-// Accepts returns every digest of the record with the end of its acceptance, also of those whose end has passed: the caller who keeps the list
+// Accepted returns every digest of the record with the end of its acceptance, also of those whose end has passed: the caller who keeps the list
 // compares the ends with a clock of its own. None: no digest is accepted at any time.
-func (r KeyRecord) Accepts() []Accepted {
+func (r KeyRecord) Accepted() []Accepted {
 	if !r.active() {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-func TestLive(t *testing.T) {
+func TestAccepts(t *testing.T) {
 	end := issued.Add(24 * time.Hour) // of the previous key's overlap
 	expiry := issued.AddDate(1, 0, 0)
 	current, previous, unknown := apikey.NewDigest("current"), apikey.NewDigest("previous"), apikey.NewDigest("unknown")
@@ -79,14 +79,14 @@ func TestLive(t *testing.T) {
 			if tc.mutate != nil {
 				tc.mutate(&record)
 			}
-			if got := record.Live(tc.digest, tc.now); got != tc.want {
-				t.Errorf("Live = %t, want %t", got, tc.want)
+			if got := record.Accepts(tc.digest, tc.now); got != tc.want {
+				t.Errorf("Accepts = %t, want %t", got, tc.want)
 			}
-			if accepts(record.Accepts(), tc.digest, tc.now) != tc.want {
-				t.Errorf("Accepts disagrees with Live: %v", record.Accepts())
+			if accepts(record.Accepted(), tc.digest, tc.now) != tc.want {
+				t.Errorf("Accepted disagrees with Accepts: %v", record.Accepted())
 			}
 			if tc.want && !record.Usable(tc.now) {
-				t.Error("a record with a live key is not Usable")
+				t.Error("a record that accepts a key is not Usable")
 			}
 		})
 	}
@@ -100,13 +100,13 @@ func accepts(accepted []published.Accepted, digest apikey.Digest, now time.Time)
 }
 
 // What was accepted once and is over by a later look must be over for a kept list as well.
-func TestAccepts_Ends(t *testing.T) {
+func TestAccepted_Ends(t *testing.T) {
 	record := keyRecord()
-	list := record.Accepts()
+	list := record.Accepted()
 	for _, now := range []time.Time{issued, issued.Add(24*time.Hour - 1), issued.Add(24 * time.Hour), issued.AddDate(1, 0, 0)} {
 		for _, key := range []string{"current", "previous", "unknown"} {
 			digest := apikey.NewDigest(key)
-			if got, want := accepts(list, digest, now), record.Live(digest, now); got != want {
+			if got, want := accepts(list, digest, now), record.Accepts(digest, now); got != want {
 				t.Errorf("%s at %s: the list says %t, the record %t", key, now, got, want)
 			}
 		}
@@ -199,7 +199,7 @@ func TestRotated_NotSuperseded(t *testing.T) {
 	record := keyRecord()
 	record.Superseded = true
 	next := published.Current{Digest: apikey.NewDigest("next"), CreatedAt: issued.Add(time.Hour)}
-	if rotated := record.Rotated(next, v1alpha1.RotationInitial, 0, next.CreatedAt); !rotated.Live(next.Digest, next.CreatedAt) {
+	if rotated := record.Rotated(next, v1alpha1.RotationInitial, 0, next.CreatedAt); !rotated.Accepts(next.Digest, next.CreatedAt) {
 		t.Error("the key that takes the place of a superseded one is not accepted")
 	}
 }
@@ -222,7 +222,7 @@ func TestRotated_TooManyPrevious(t *testing.T) {
 	if !slices.Equal(kept, digests[:published.MaxPrevious]) {
 		t.Errorf("%d previous keys are kept, want the %d newest, newest first", len(kept), published.MaxPrevious)
 	}
-	if record.Live(digests[published.MaxPrevious], now) {
+	if record.Accepts(digests[published.MaxPrevious], now) {
 		t.Error("a key that was pushed out is still accepted")
 	}
 	if _, err := published.EncodeKey(credentials, record); err != nil {
@@ -277,11 +277,11 @@ func TestRotated_NoOverlap(t *testing.T) {
 			rotate(v1alpha1.RotationTrigger, time.Duration(rapid.IntRange(0, 86400).Draw(t, "overlap"))*time.Second)
 		}
 		rotate(v1alpha1.RotationAPI, 0)
-		if !record.Live(record.Current.Digest, now) {
+		if !record.Accepts(record.Current.Digest, now) {
 			t.Fatal("the new key is not accepted")
 		}
 		for _, digest := range old {
-			if record.Live(digest, now) {
+			if record.Accepts(digest, now) {
 				t.Fatal("an older key is still accepted")
 			}
 		}

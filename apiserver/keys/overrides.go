@@ -167,7 +167,7 @@ func (w *Overrides) forget(written store.Override) {
 // about these, not that of this replica, which would decide for all others.
 func newOverride(record published.KeyRecord) store.Override {
 	override := store.Override{KeyRef: newKeyRef(record), Order: record.Order()}
-	for _, accepted := range record.Accepts() {
+	for _, accepted := range record.Accepted() {
 		override.Accepted = append(override.Accepted, store.Accepted(accepted))
 	}
 	return override

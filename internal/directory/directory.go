@@ -223,7 +223,7 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	}
 	principal := found.principal(digest, prefix, merchant)
 	principal.Until, principal.Accepted = record.AcceptedUntil(digest)
-	principal.Live = record.Live(digest, now)
+	principal.Live = record.Accepts(digest, now)
 	principal.Current = principal.Accepted && record.Current.Digest.Equal(digest)
 	if expired {
 		return principal, ErrExpired

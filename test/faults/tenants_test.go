@@ -248,7 +248,7 @@ func tryForging(t *testing.T) (int, string) {
 		})
 		var secret corev1.Secret
 		s.must(shared.get(ctx, kubetest.CredentialsNamespace, published.KeyName(dead.ID()), &secret))
-		if record, err := published.DecodeKey(&secret); err != nil || record.Live(dead.Digest(), time.Now()) {
+		if record, err := published.DecodeKey(&secret); err != nil || record.Accepts(dead.Digest(), time.Now()) {
 			t.Errorf("generation %d of a key is a dead one (%v)", generation, err)
 		}
 		patch(planted, `{"metadata":{"annotations":{"merchant-operator.io/generation":"%d"}},"stringData":{"apiKey":%q}}`, generation+1, leaked)
