@@ -199,8 +199,7 @@ var _ = Describe("A tombstone", func() {
 			},
 		})
 		merchant := f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").undelivered().ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").undelivered())
 		f.awaitStatus(key, kstatus.CurrentStatus, v1alpha1.ReasonNotIssued)
 		refuse.Store(true)
 		f.delete(key.DeepCopy())

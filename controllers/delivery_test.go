@@ -33,8 +33,7 @@ var _ = Describe("A delivery", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		foreign := f.squat("till-key")
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee"))
 		f.awaitStalled(key, v1alpha1.ReasonSecretConflict)
 		Expect(f.publishedSecret(key)).To(BeNil(), "no key was made")
 		Expect(f.secret(f.namespace, "till-key")).To(Equal(foreign))
@@ -147,8 +146,7 @@ var _ = Describe("The end of an ApiKey", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		foreign := f.squat("till-key")
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee"))
 		f.awaitStalled(key, v1alpha1.ReasonSecretConflict)
 		f.delete(key)
 		f.awaitGone(key)
@@ -171,8 +169,7 @@ var _ = Describe("The end of an ApiKey", func() {
 
 	It("does not wait for a Merchant", func() {
 		f := newFixture()
-		key := aKey("till", "nobody").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "nobody"))
 		f.awaitWaiting(key)
 		Expect(f.kube.Delete(context.Background(), key)).To(Succeed())
 		f.awaitGone(key)
@@ -256,8 +253,7 @@ var _ = Describe("A Secret's name that is taken", func() {
 		f.merchant(aMerchant("coffee").webhook())
 		f.key(aKey("till", "coffee"))
 		f.squat("taken")
-		key := aKey("web", "coffee").deliveredAs("till-key").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("web", "coffee").deliveredAs("till-key"))
 		for name, whose := range map[string]string{
 			"till-key":       "holds the key of ApiKey " + f.namespace + "/till",
 			"coffee-webhook": "holds the signing secret of Merchant " + f.namespace + "/coffee",
@@ -292,8 +288,7 @@ var _ = Describe("An ApiKey with delivery.policy None", func() {
 	It("is Ready without a key, and works once it is rotated over HTTP", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").undelivered().ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").undelivered())
 		f.awaitUnissued(key)
 		Expect(readyMessage(key)).To(ContainSubstring("nobody has a key yet"))
 		Expect(key.Status.Prefix).To(BeEmpty())
@@ -315,8 +310,7 @@ var _ = Describe("An ApiKey with delivery.policy None", func() {
 	It("is disabled and enabled like any other", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").undelivered().ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").undelivered())
 		f.awaitUnissued(key)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
 		f.awaitStalled(key, v1alpha1.ReasonDisabled)
@@ -353,8 +347,7 @@ var _ = Describe("An ApiKey with delivery.policy None", func() {
 	It("gets a key as soon as the policy is Secret, if nobody has one", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").undelivered().ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").undelivered())
 		f.awaitUnissued(key)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Delivery = &v1alpha1.Delivery{SecretName: "till"} })
 		f.awaitReady(key)
@@ -365,8 +358,7 @@ var _ = Describe("An ApiKey with delivery.policy None", func() {
 	It("says that nobody has a key after its record was lost, until the next rotation", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").undelivered().ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").undelivered())
 		f.awaitUnissued(key)
 		lost := f.rotateOverHTTP(key)
 		f.awaitReady(key)

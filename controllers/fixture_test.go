@@ -245,6 +245,13 @@ func (f *fixture) key(b keyBuilder) *v1alpha1.ApiKey {
 	return b.ApiKey
 }
 
+// applied applies an ApiKey, and waits for nothing.
+func (f *fixture) applied(b keyBuilder) *v1alpha1.ApiKey {
+	GinkgoHelper()
+	f.apply(b.ApiKey)
+	return b.ApiKey
+}
+
 // apply creates an object in the tenant's namespace, and waits for nothing.
 func (f *fixture) apply(object client.Object) {
 	GinkgoHelper()

@@ -34,8 +34,7 @@ var _ = Describe("One bad object", func() {
 			},
 		})
 		f.merchant(aMerchant("coffee"))
-		bad := aKey("bad", "coffee").ApiKey
-		f.apply(bad)
+		bad := f.applied(aKey("bad", "coffee"))
 		f.awaitFailed(bad)
 		Expect(readyMessage(bad)).To(ContainSubstring("exceeded quota"))
 		broken := &corev1.Secret{}
@@ -61,8 +60,7 @@ var _ = Describe("No plaintext", func() {
 			}
 		}))
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").overlap(0).ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").overlap(0))
 		f.awaitFailed(key)
 		plaintexts := []string{f.delivered("till-key").Reveal()}
 		close(crash)

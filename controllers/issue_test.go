@@ -56,8 +56,7 @@ var _ = Describe("A new key", func() {
 
 	It("waits for its Merchant and is no error meanwhile", func() {
 		f := newFixture()
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee"))
 		f.awaitWaiting(key)
 		Expect(f.publishedSecret(key)).To(BeNil())
 		Expect(f.secret(f.namespace, "till-key")).To(BeNil())
@@ -226,34 +225,62 @@ func beforePublishing(hook func() error) interceptor.Funcs {
 var errCrash = errors.New("the process ended here")
 
 var _ = Describe("A pass that ends between delivering and publishing", func() {
-	It("loses no key and issues none twice: the first one", func() {
-		var published atomic.Bool
-		f := newFixture(beforePublishing(func() error {
-			if !published.Load() {
+	// crashing starts a fixture in which no key is published while crash is set.
+	crashing := func() (f *fixture, crash *atomic.Bool) {
+		crash = &atomic.Bool{}
+		f = newFixture(beforePublishing(func() error {
+			if crash.Load() {
 				return errCrash
 			}
 			return nil
 		}))
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
+		return f, crash
+	}
+	// firstKey interrupts the issue of the first key.
+	firstKey := func(f *fixture, crash *atomic.Bool) (key *v1alpha1.ApiKey, delivered apikey.Key) {
+		GinkgoHelper()
+		crash.Store(true)
+		key = f.applied(aKey("till", "coffee"))
 		f.awaitFailed(key)
-		plaintext := f.delivered("till-key")
+		return key, f.delivered("till-key")
+	}
+	// rotation interrupts a rotation.
+	rotation := func(f *fixture, crash *atomic.Bool) (key *v1alpha1.ApiKey, old, delivered apikey.Key) {
+		GinkgoHelper()
+		key = f.key(aKey("till", "coffee").overlap(time.Hour))
+		old = f.delivered("till-key")
+		crash.Store(true)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
+		f.awaitFailed(key)
+		return key, old, f.delivered("till-key")
+	}
+
+	It("loses no key and issues none twice: the first one", func() {
+		f, crash := crashing()
+		key, plaintext := firstKey(f, crash)
 		Expect(f.publishedSecret(key)).To(BeNil())
 
-		published.Store(true)
+		crash.Store(false)
 		f.awaitGeneration(key, 1)
 		Expect(f.live(f.record(key), plaintext)).To(BeTrue(), "the key that the tenant has")
 		Expect(f.delivered("till-key").Digest().Equal(plaintext.Digest())).To(BeTrue())
 	})
 
+	It("loses no key and issues none twice: a rotation", func() {
+		f, crash := crashing()
+		key, old, plaintext := rotation(f, crash)
+		Expect(f.live(f.record(key), old)).To(BeTrue(), "the old key goes on meanwhile")
+
+		crash.Store(false)
+		record := f.awaitGeneration(key, 2)
+		Expect(f.live(record, plaintext)).To(BeTrue(), "the key that the tenant has")
+		Expect(f.live(record, old)).To(BeTrue())
+	})
+
 	It("leaves the tenant with the one key that works, if the operator restarts: the first one", func() {
-		f := newFixture(beforePublishing(func() error { return errCrash }))
-		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
-		f.awaitFailed(key)
-		interrupted := f.delivered("till-key")
+		f, crash := crashing()
+		key, interrupted := firstKey(f, crash)
 
 		f.restart()
 		record := f.awaitGeneration(key, 1)
@@ -262,20 +289,8 @@ var _ = Describe("A pass that ends between delivering and publishing", func() {
 	})
 
 	It("leaves the tenant with the one key that works, if the operator restarts: a rotation", func() {
-		var crash atomic.Bool
-		f := newFixture(beforePublishing(func() error {
-			if crash.Load() {
-				return errCrash
-			}
-			return nil
-		}))
-		f.merchant(aMerchant("coffee"))
-		key := f.key(aKey("till", "coffee").overlap(time.Hour))
-		old := f.delivered("till-key")
-		crash.Store(true)
-		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
-		f.awaitFailed(key)
-		interrupted := f.delivered("till-key")
+		f, crash := crashing()
+		key, old, interrupted := rotation(f, crash)
 
 		f.restart()
 		record := f.awaitGeneration(key, 2)
@@ -304,35 +319,9 @@ var _ = Describe("A pass that ends between delivering and publishing", func() {
 		Expect(f.live(record, f.delivered("till-key"))).To(BeTrue())
 	})
 
-	It("loses no key and issues none twice: a rotation", func() {
-		var crash atomic.Bool
-		f := newFixture(beforePublishing(func() error {
-			if crash.Load() {
-				return errCrash
-			}
-			return nil
-		}))
-		f.merchant(aMerchant("coffee"))
-		key := f.key(aKey("till", "coffee").overlap(time.Hour))
-		old := f.delivered("till-key")
-		crash.Store(true)
-		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "b" })
-		f.awaitFailed(key)
-		plaintext := f.delivered("till-key")
-		Expect(f.live(f.record(key), old)).To(BeTrue(), "the old key goes on meanwhile")
-
-		crash.Store(false)
-		record := f.awaitGeneration(key, 2)
-		Expect(f.live(record, plaintext)).To(BeTrue(), "the key that the tenant has")
-		Expect(f.live(record, old)).To(BeTrue())
-	})
-
 	It("does not take up what somebody put in the key's place", func() {
-		f := newFixture(beforePublishing(func() error { return errCrash }))
-		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
-		f.awaitFailed(key)
+		f, crash := crashing()
+		key, _ := firstKey(f, crash)
 		f.stop()
 		another, err := apikey.New("aaaaaaaaaaaa")
 		Expect(err).NotTo(HaveOccurred())
@@ -351,8 +340,7 @@ var _ = Describe("A delivered key, if another operator publishes one of that gen
 			f := newFixture()
 			f.merchant(aMerchant("coffee"))
 			f.stop()
-			key := aKey("till", "coffee").ApiKey
-			f.apply(key)
+			key := f.applied(aKey("till", "coffee"))
 			write(f, key)
 			var once sync.Once
 			var inForce apikey.Key
@@ -450,8 +438,7 @@ var _ = Describe("An ApiKey whose finalizer and status somebody removed, when an
 	It("gets a key in place of the one that was delivered and not yet published", func() {
 		f := newFixture(beforePublishing(func() error { return errCrash }))
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee"))
 		f.awaitFailed(key)
 		f.stop()
 		forget(f, key)

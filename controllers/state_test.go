@@ -165,8 +165,7 @@ var _ = Describe("A delivered Secret that cannot be written", func() {
 	It("is named in the status with the reason, if it may not be created", func() {
 		f := newFixture(refusingSecrets())
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee"))
 		f.awaitFailed(key)
 		Expect(readyMessage(key)).To(ContainSubstring("no Secret without an owner label"))
 	})
@@ -196,8 +195,7 @@ var _ = Describe("A reconciliation that fails after its own writes", func() {
 	It("is repeated ever less often, whatever its watches say", func() {
 		f := newFixture(beforePublishing(func() error { return errCrash }))
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee"))
 		f.awaitFailed(key)
 		before := passes("apikey")
 		for n := range 50 { // each is an event of a Secret that looks like the key's
@@ -240,8 +238,7 @@ var _ = Describe("A key that does not work", func() {
 	It("is not Ready when it was issued after its expiry, and works again after a later one", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
-		key := aKey("till", "coffee").expires(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)).ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").expires(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)))
 		f.awaitStalled(key, v1alpha1.ReasonExpired)
 		Expect(readyMessage(key)).To(Equal("The key expired at 2020-01-02T03:04:05Z and gets 401; set a later spec.expiresAt, or delete the ApiKey"))
 		Expect(condition(key, v1alpha1.ExpiringSoonCondition)).To(BeNil())
@@ -256,8 +253,7 @@ var _ = Describe("A key that does not work", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		end := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second))
-		key := aKey("till", "coffee").expires(end.Time).ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "coffee").expires(end.Time))
 		f.awaitStalled(key, v1alpha1.ReasonExpired)
 		Expect(condition(key, v1alpha1.ReadyCondition).LastTransitionTime.Time).To(BeTemporally(">=", end.Time))
 	})
@@ -308,8 +304,7 @@ var _ = Describe("A key that does not work", func() {
 		f := newFixture()
 		f.merchant(aMerchant("tea"))
 		f.merchant(aMerchant("books"))
-		key := aKey("till", "cofee").ApiKey
-		f.apply(key)
+		key := f.applied(aKey("till", "cofee"))
 		f.awaitWaiting(key)
 		Expect(readyMessage(key)).To(Equal(fmt.Sprintf("Merchant cofee does not exist in namespace %s; waiting for it", f.namespace)))
 		Expect(condition(key, v1alpha1.DeliveredCondition)).To(HaveField("Reason", v1alpha1.ReasonNotIssued))
