@@ -48,13 +48,35 @@ func decided(p *plan) decision {
 	return d
 }
 
+// decisions are facts, what is changed of them, and what is decided then.
+type decisions map[string]struct {
+	facts facts
+	edit  func(*facts) // nil: nothing is changed
+	want  decision
+}
+
+func (d decisions) check(t *testing.T) {
+	t.Helper()
+	for desc, row := range d {
+		t.Run(desc, func(t *testing.T) {
+			f := row.facts
+			if row.edit != nil {
+				row.edit(&f)
+			}
+			p := decide(f)
+			if diff := cmp.Diff(row.want, decided(p)); diff != "" {
+				t.Errorf("decide (-want +got):\n%s", diff)
+			}
+			if blank := cmp.Equal(decided(p), decision{Outcome: decided(p).Outcome}); p.idle() != blank {
+				t.Errorf("idle() = %t for %+v", p.idle(), decided(p))
+			}
+		})
+	}
+}
+
 func TestDecide(t *testing.T) {
 	digest := apikey.NewDigest("another")
-	for desc, tc := range map[string]struct {
-		facts facts
-		edit  func(*facts)
-		want  decision
-	}{
+	decisions{
 		"nothing to do": {facts: upToDate()},
 
 		// Reasons for a new key.
@@ -313,19 +335,5 @@ func TestDecide(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) { f.secret.Labels = nil },
 			want: decision{Repair: true},
 		},
-	} {
-		t.Run(desc, func(t *testing.T) {
-			f := tc.facts
-			if tc.edit != nil {
-				tc.edit(&f)
-			}
-			p := decide(f)
-			if diff := cmp.Diff(tc.want, decided(p)); diff != "" {
-				t.Errorf("decide (-want +got):\n%s", diff)
-			}
-			if blank := cmp.Equal(decided(p), decision{Outcome: decided(p).Outcome}); p.idle() != blank {
-				t.Errorf("idle() = %t for %+v", p.idle(), decided(p))
-			}
-		})
-	}
+	}.check(t)
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
@@ -23,11 +21,7 @@ func retained(f facts, seconds int32) facts {
 }
 
 func TestDelivery(t *testing.T) {
-	for desc, tc := range map[string]struct {
-		facts facts
-		edit  func(*facts)
-		want  decision
-	}{
+	decisions{
 		"one of an older generation": {
 			facts: upToDate().with(deliveredSecret("till-key", 1)),
 			want:  decision{Remove: []string{"till-key StaleDeliveryRemoved"}, Warnings: []string{v1alpha1.ReasonNotDelivered}},
@@ -103,26 +97,12 @@ func TestDelivery(t *testing.T) {
 		"retention that was over before": {
 			facts: retained(upToDate().with(), 60), edit: func(f *facts) { f.apiKey.Generation++ },
 		},
-	} {
-		t.Run(desc, func(t *testing.T) {
-			f := tc.facts
-			if tc.edit != nil {
-				tc.edit(&f)
-			}
-			if diff := cmp.Diff(tc.want, decided(decide(f))); diff != "" {
-				t.Errorf("decide (-want +got):\n%s", diff)
-			}
-		})
-	}
+	}.check(t)
 }
 
 // The operator issues no key that nobody would get, and replaces none that somebody has.
 func TestDelivery_None(t *testing.T) {
-	for desc, tc := range map[string]struct {
-		facts facts
-		edit  func(*facts)
-		want  decision
-	}{
+	decisions{
 		"no delivery, and a key issued over HTTP": {facts: upToDate().undelivered()},
 		"no delivery, and nobody has a key":       {facts: upToDate().unissued()},
 		"no delivery, the first key": {
@@ -162,15 +142,5 @@ func TestDelivery_None(t *testing.T) {
 			},
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
-	} {
-		t.Run(desc, func(t *testing.T) {
-			f := tc.facts
-			if tc.edit != nil {
-				tc.edit(&f)
-			}
-			if diff := cmp.Diff(tc.want, decided(decide(f))); diff != "" {
-				t.Errorf("decide (-want +got):\n%s", diff)
-			}
-		})
-	}
+	}.check(t)
 }

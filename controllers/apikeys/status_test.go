@@ -322,11 +322,7 @@ func expiring(f facts, after time.Duration) facts {
 
 // A key that is refused is rotated and published like any other.
 func TestStatus_KeyDoesNotWork(t *testing.T) {
-	for desc, tc := range map[string]struct {
-		facts facts
-		edit  func(*facts)
-		want  decision
-	}{
+	decisions{
 		"disabled, and a new trigger": {
 			facts: upToDate(), edit: func(f *facts) {
 				f.apiKey.Spec.State, f.apiKey.Spec.Rotation.Trigger = v1alpha1.ApiKeyDisabled, "b"
@@ -347,17 +343,7 @@ func TestStatus_KeyDoesNotWork(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) { f.merchantState, f.apiKey.Spec.Rotation.Trigger = v1alpha1.MerchantClosed, "b" },
 			want: decision{Outcome: v1alpha1.ReasonMerchantClosed, Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
-	} {
-		t.Run(desc, func(t *testing.T) {
-			f := tc.facts
-			if tc.edit != nil {
-				tc.edit(&f)
-			}
-			if diff := cmp.Diff(tc.want, decided(decide(f))); diff != "" {
-				t.Errorf("decide (-want +got):\n%s", diff)
-			}
-		})
-	}
+	}.check(t)
 }
 
 func TestUpcoming(t *testing.T) {
