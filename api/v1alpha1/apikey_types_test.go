@@ -1,7 +1,6 @@
 package v1alpha1_test
 
 import (
-	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,15 +9,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
-
-// addresses is a list of so many.
-func addresses(n int) string {
-	entries := make([]string, n)
-	for i := range entries {
-		entries[i] = fmt.Sprintf("203.0.113.%d", i)
-	}
-	return "[" + strings.Join(entries, ", ") + "]"
-}
 
 var someDigest = strings.Repeat("0123456789abcdef", 4)
 

@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -92,6 +93,15 @@ func remove(path string) mutation {
 	return func(object *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(object.Object, strings.Split(path, ".")...)
 	}
+}
+
+// addresses returns a list of n addresses, as YAML.
+func addresses(n int) string {
+	entries := make([]string, n)
+	for i := range entries {
+		entries[i] = fmt.Sprintf("203.0.113.%d", i)
+	}
+	return "[" + strings.Join(entries, ", ") + "]"
 }
 
 // object returns the manifest after the mutations.

@@ -158,7 +158,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 			return err
 		}
 	}
-	delivered, err := r.cachedDelivered(ctx, apiKey)
+	cached, err := r.cachedDelivered(ctx, apiKey)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	if err != nil {
 		return err
 	}
-	if secret != nil || len(delivered) > 0 || claimed {
+	if secret != nil || len(cached) > 0 || claimed {
 		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	r.versions.forget(published.ID(apiKey.UID))
 	r.audited.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
-	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(delivered)); err != nil {
+	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(cached)); err != nil {
 		return err
 	}
 	return r.RemoveFinalizer(ctx, apiKey)
