@@ -83,11 +83,11 @@ func (r *Reconciler) issue(ctx context.Context, f *facts, key newKey) error {
 		return err
 	}
 	record := key.base.Rotated(current, key.cause, key.overlap, f.now)
-	if err := r.publish(ctx, f.secret, record); err != nil {
+	if err := r.publish(ctx, f, record); err != nil {
 		return err
 	}
 	r.unpublished.Remove(f.apiKey.UID)
-	f.record, f.unpublished = &record, unpublishedKey{}
+	f.unpublished = unpublishedKey{}
 	r.Audit.Write(ctx, auditlog.Rotation(record)...)
 	r.auditedRotation(record)
 	if record.Issued() {

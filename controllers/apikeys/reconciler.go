@@ -127,10 +127,9 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 		return f, err
 	}
 	if p.repair != nil {
-		if err := r.publish(ctx, f.secret, *p.repair); err != nil {
+		if err := r.publish(ctx, &f, *p.repair); err != nil {
 			return f, err
 		}
-		f.record = p.repair
 		r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", f.record.State)
 	}
 	f.warned = r.emitWarnings(f, p.warnings)

@@ -52,7 +52,7 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Ap
 	if record == nil {
 		return false, nil
 	}
-	if err := r.publish(ctx, f.secret, *record); err != nil {
+	if err := r.publish(ctx, &f, *record); err != nil {
 		return false, err
 	}
 	r.Emit(current, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
@@ -138,17 +138,18 @@ func restored(f facts) bool {
 // operator.
 func restoredRevision(secret *corev1.Secret) int64 { return secret.CreationTimestamp.UnixMilli() }
 
-// publish writes the record in place of the version that was read, or creates it. The API writes it too, so this is a
-// compare-and-swap. The audit log has the changed settings before: a reconciliation after an interruption finds nothing changed.
-func (r *Reconciler) publish(ctx context.Context, read *corev1.Secret, record published.KeyRecord) error {
+// publish writes the record in place of the version that was read, or creates it, and puts it into the facts. The API writes it too, so
+// this is a compare-and-swap. The audit log has the changed settings before: a reconciliation after an interruption finds nothing changed.
+func (r *Reconciler) publish(ctx context.Context, f *facts, record published.KeyRecord) error {
 	secret, err := published.EncodeKey(r.CredentialsNamespace, record)
 	if err == nil {
-		r.auditSettings(ctx, read, secret)
-		err = writes.ReplaceSecret(ctx, r.Client, read, secret)
+		r.auditSettings(ctx, f.secret, secret)
+		err = writes.ReplaceSecret(ctx, r.Client, f.secret, secret)
 	}
 	if err != nil {
 		return fmt.Errorf("publish key %s: %w", record.KeyID, err)
 	}
+	f.secret, f.record = secret, &record
 	return nil
 }
 
