@@ -1,59 +1,132 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
-// A request that is wrong in several ways is refused for the first of: key, merchant, limit, request.
+// A request that is wrong in several ways is refused for the first of: key, merchant, limit, request. What is refused for the request itself is
+// charged as one request. Each operation that takes a key and input is here.
 func TestErrors_Order(t *testing.T) {
 	f := newFixture(t)
+	const testMode = true
+	publish := map[bool]func(string, published.MerchantRecord, ...func(*published.KeyRecord)) string{!testMode: f.key, testMode: f.testKey}
 	limited := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1} }
-	acme := f.merchant("acme")
-	key := f.key("till", acme)
-	suspended := f.key("of-suspended", f.merchant("suspended", limited, func(r *published.MerchantRecord) {
-		r.State = v1alpha1.MerchantSuspended
-	}))
-	closed := f.key("of-closed", f.merchant("closed", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantClosed }))
-	slow := f.key("slow", f.merchant("slow", limited))
-	dead := f.newKey(published.ID("nobody")).Reveal()
-	r := f.start()
-	failed := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
-	r.report(failed, f.rail("bank"), failure(1)).want(t, http.StatusOK)
-	// The burst of one comes back within a second, so each request over the limit follows one that spends it.
-	spend := func() { r.call(http.MethodGet, me, slow, "") }
-
-	for _, request := range []struct {
-		name, method, path, body string
-		wrong                    int // what is wrong with the request itself
-	}{
-		{"a bad body", http.MethodPost, sessions, `{"amountCents": 0}`, http.StatusBadRequest},
-		{"too large a body", http.MethodPost, sessions, badBodies["200 KB"].body, http.StatusBadRequest},
-		{"a malformed id", http.MethodGet, sessions + "/x", "", http.StatusNotFound},
-		{"an id with a slash and NUL", http.MethodGet, sessions + "/a%2Fb%00", "", http.StatusNotFound},
-		{"cancel of a malformed id", http.MethodPost, sessions + "/x/cancel", "", http.StatusNotFound},
-		{"cancel of an unknown id", http.MethodPost, sessions + "/ps_aaaaaaaaaaaa000000000000000000/cancel", "", http.StatusNotFound},
-		{"cancel of a failed session", http.MethodPost, sessions + "/" + failed + "/cancel", "", http.StatusConflict},
-		{"an unknown id", http.MethodGet, sessions + "/ps_aaaaaaaaaaaa000000000000000000", "", http.StatusNotFound},
-	} {
-		t.Run(request.name, func(t *testing.T) {
-			call := func(key string) result { return r.call(request.method, request.path, key, request.body) }
-			call(dead).want(t, http.StatusUnauthorized)
-			for range 3 { // a blocked merchant's limiter is not charged
-				call(suspended).wantError(t, http.StatusForbidden, "merchant is not active")
-			}
-			call(closed).want(t, http.StatusForbidden)
-			eventually(t, "the limit is exceeded", func() bool {
-				spend()
-				return call(slow).status == http.StatusTooManyRequests
-			})
-			call(key).want(t, request.wrong)
+	state := func(state v1alpha1.MerchantState) func(*published.MerchantRecord) {
+		return func(r *published.MerchantRecord) { r.State = state }
+	}
+	acme, slow := f.merchant("acme"), f.merchant("slow", limited)
+	suspended := f.merchant("suspended", limited, state(v1alpha1.MerchantSuspended))
+	closed := f.merchant("closed", state(v1alpha1.MerchantClosed))
+	type keys struct{ good, rotated, replaced, suspended, closed, slow string }
+	of := map[bool]keys{}
+	for mode, key := range publish {
+		replaced := f.newKey(published.ID("replaced")).Reveal()
+		name := fmt.Sprint(mode, "-")
+		of[mode] = keys{
+			good: key(name+"till", acme), rotated: key(name+"rotated", acme), replaced: replaced,
+			suspended: key(name+"suspended", suspended), closed: key(name+"closed", closed), slow: key(name+"slow", slow),
+		}
+		key(name+"replaced", acme, func(r *published.KeyRecord) {
+			r.Previous = []published.Previous{{Digest: apikey.NewDigest(replaced), ValidUntil: time.Now().Add(-time.Hour)}}
 		})
+	}
+	unknown := f.newKey(published.ID("nobody")).Reveal()
+	fresh := map[string]string{} // keys of merchants that were charged nothing
+	type request struct {
+		method, path, body string
+		headers            []string
+		testMode           bool
+		wrong              int    // what is wrong with the request itself
+		names              string // what the message must name
+	}
+	const noSession = "session not found"
+	requests := map[string]request{
+		"a bad amount":             {"POST", sessions, `{"amountCents": 0}`, nil, !testMode, 400, "amountCents"},
+		"no JSON":                  {"POST", sessions, `{`, nil, !testMode, 400, "body"},
+		"too large a body":         {"POST", sessions, badBodies["200 KB"].body, nil, !testMode, 400, "body"},
+		"a bad Idempotency-Key":    {"POST", sessions, charge1250, []string{"Idempotency-Key", "a b"}, !testMode, 400, "Idempotency-Key"},
+		"an unknown field":         {"POST", sessions, with(`"orderref":"1"`), nil, testMode, 400, "orderref"},
+		"a list of nothing":        {"GET", sessions, "", nil, !testMode, 400, "orderRef"},
+		"a malformed list":         {"GET", sessions + "?endedFrom=%zz", "", nil, !testMode, 400, "query"},
+		"a list of an odd status":  {"GET", sessions + "?endedFrom=1&status=PAID", "", nil, !testMode, 400, "status"},
+		"a list of no order":       {"GET", sessions + "?orderRef=", "", nil, !testMode, 400, "orderRef"},
+		"events after no cursor":   {"GET", events + "?after=x", "", nil, !testMode, 400, "after"},
+		"too long a wait":          {"GET", events + "?wait=26", "", nil, !testMode, 400, "wait"},
+		"a malformed id":           {"GET", sessions + "/x", "", nil, !testMode, 404, noSession},
+		"an id with a slash":       {"GET", sessions + "/a%2Fb%00", "", nil, !testMode, 404, noSession},
+		"an unknown id":            {"GET", sessions + "/ps_aaaaaaaaaaaa000000000000000000", "", nil, !testMode, 404, noSession},
+		"cancel of a malformed id": {"POST", sessions + "/x/cancel", "", nil, !testMode, 404, noSession},
+		"cancel of an unknown id":  {"POST", sessions + "/ps_aaaaaaaaaaaa000000000000000000/cancel", "", nil, !testMode, 404, noSession},
+		"settle with a live key":   {"POST", settleTest("x"), "", nil, !testMode, 404, "test key"},
+		"settle of a malformed id": {"POST", settleTest("x"), "", nil, testMode, 404, noSession},
+		"settle of an unknown id":  {"POST", settleTest("ps_testaaaaaaaaaaaa000000000000000000"), "", nil, testMode, 404, noSession},
+		"settle with a bad report": {"POST", settleTest("ps_testaaaaaaaaaaaa000000000000000000"), `{"outcome": "PAID"}`, nil, testMode, 400, "outcome"},
+	}
+	for name, request := range requests {
+		fresh[name] = publish[request.testMode](name, f.merchant("of "+name, func(r *published.MerchantRecord) { r.RateLimit = slowly }))
+	}
+	r, frozen := f.start(), f.start()
+	frozen.proxy.FreezeWatches()
+	for mode := range publish {
+		f.rotated(r, of[mode].rotated)
+	}
+	const ended = "cancel of a failed session"
+	failed := r.create(of[!testMode].good)
+	r.report(failed, f.rail("bank"), failure(1250)).want(t, http.StatusOK)
+	requests[ended] = request{"POST", sessions + "/" + failed + "/cancel", "", nil, !testMode, 409, "FAILED"}
+	fresh[ended] = of[!testMode].good
+
+	for name, request := range requests {
+		t.Run(name, func(t *testing.T) {
+			keys := of[request.testMode]
+			call := func(key string) result {
+				return r.call(request.method, request.path, key, request.body, request.headers...)
+			}
+			for _, dead := range []string{unknown, keys.replaced, keys.rotated} {
+				call(dead).want(t, http.StatusUnauthorized)
+			}
+			frozen.call(request.method, request.path, keys.rotated, request.body, request.headers...).want(t, http.StatusUnauthorized)
+			for range 3 { // a blocked merchant's limiter is not charged
+				call(keys.suspended).wantError(t, http.StatusForbidden, "merchant is not active")
+			}
+			call(keys.closed).want(t, http.StatusForbidden)
+			// The burst of one comes back within a second, so each request over the limit follows one that spends it.
+			eventually(t, "the limit is exceeded", func() bool {
+				r.call(http.MethodGet, me, keys.slow, "")
+				return call(keys.slow).status == http.StatusTooManyRequests
+			})
+			got := call(fresh[name]).want(t, request.wrong)
+			if !strings.Contains(got.text("error"), request.names) {
+				t.Errorf("error %q does not name %s", got.text("error"), request.names)
+			}
+			if quota := got.header.Get("RateLimit"); quota != `"merchant";r=99;t=1` && name != ended {
+				t.Errorf("charged with more or less than one request: RateLimit %s", quota)
+			}
+		})
+	}
+
+	covered := []string{"GET " + me, "POST " + rotate} // without input
+	for _, request := range requests {
+		path, _, _ := strings.Cut(request.path, "?")
+		covered = append(covered, request.method+" "+regexp.MustCompile(`sessions/[^/]+`).ReplaceAllString(path, "sessions/{sessionId}"))
+	}
+	for _, operation := range operations(t, "openapi.yaml") {
+		keyed := strings.Contains(operation, " /api/v1/") && !strings.Contains(operation, public)
+		if keyed && !slices.Contains(covered, operation) {
+			t.Errorf("%s is not in this test", operation)
+		}
 	}
 }
 
