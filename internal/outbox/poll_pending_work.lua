@@ -12,8 +12,14 @@ local function due_in(key)
   return first[2] and math.floor(first[2] - now_ms) or NOTHING_DUE
 end
 
+local due_keys = {}
+for i = 1, #KEYS, 2 do
+  due_keys[#due_keys + 1] = KEYS[i]
+end
+local no_events = redis.pcall('EXISTS', unpack(due_keys)) == 0 -- one command instead of one a bucket
+
 local work = {'OK'}
 for i, key in ipairs(KEYS) do
-  work[i + 1] = due_in(key)
+  work[i + 1] = no_events and i % 2 == 1 and NOTHING_DUE or due_in(key)
 end
 return work

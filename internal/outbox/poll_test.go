@@ -2,6 +2,8 @@ package outbox_test
 
 import (
 	"errors"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -71,6 +73,31 @@ func TestPendingWork(t *testing.T) {
 	_, err := s.RecordFailure(t.Context(), lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour})
 	must(t, err)
 	s.wantWork(t, "with an endpoint that is disabled", work{Endpoints: true})
+}
+
+// A dispatcher at rest asks all day: where no bucket has events, that is one command for all of them.
+func TestPending_CommandsAtRest(t *testing.T) {
+	s := newFixture(t)
+	storetest.MustCreate(t, s.Services, s.asks, storetest.NewSession())
+	_, err := s.PendingWork(t.Context()) // loads the scripts
+	must(t, err)
+	_, err = s.PendingReports(t.Context())
+	must(t, err)
+
+	must(t, s.redis.ConfigResetStat(t.Context()).Err())
+	s.wantWork(t, "with a session that is pending", work{})
+	statistics, err := s.redis.Info(t.Context(), "commandstats").Result()
+	must(t, err)
+	commands := map[string]string{}
+	for _, match := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`).FindAllStringSubmatch(statistics, -1) {
+		commands[match[1]] = match[2]
+	}
+	want := map[string]string{"evalsha": "2", "time": "2", "exists": "2", "zrange": strconv.Itoa(session.Buckets)}
+	for command, calls := range want {
+		if commands[command] != calls {
+			t.Errorf("%s calls of %s, want %s", commands[command], command, calls)
+		}
+	}
 }
 
 func TestPendingWork_Overdue(t *testing.T) {

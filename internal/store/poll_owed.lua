@@ -5,9 +5,10 @@ local keep = unpack(ARGV, 1, 1)
 -- in ms, the highest first; of each bucket it counts those that have waited for so long. What cannot be read has none.
 
 local counts, oldest = {'OK'}, format('(%d', now_ms - keep)
+local none = redis.pcall('EXISTS', unpack(KEYS)) == 0 -- one command instead of one a bucket and age
 for _, owed_key in ipairs(KEYS) do
   for i = 2, #ARGV do
-    local count = redis.pcall('ZCOUNT', owed_key, oldest, format('%d', now_ms - ARGV[i]))
+    local count = not none and redis.pcall('ZCOUNT', owed_key, oldest, format('%d', now_ms - ARGV[i]))
     counts[#counts + 1] = type(count) == 'number' and count or 0
   end
 end
