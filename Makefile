@@ -34,6 +34,7 @@ run: build ## Run the whole product on this machine, until Ctrl-C
 generate: ## Generate code, CRDs and roles from the API types and controllers; the chart's files, README and schema
 	$(TOOL) controller-gen object applyconfiguration paths=./api/v1alpha1
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	go run ./hack/crdtimes config/crd/bases/*.yaml
 	$(TOOL) controller-gen rbac:roleName=merchant-operator,fileName=operator-role.yaml paths=./controllers/... output:rbac:dir=config/rbac
 	cp config/crd/bases/*.yaml charts/merchant-operator/files/crds/
 	cp config/prometheus/rules.yaml config/prometheus/dashboard.json charts/merchant-operator/files/monitoring/

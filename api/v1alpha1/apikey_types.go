@@ -202,7 +202,7 @@ type ApiKeySpec struct {
 	// expiresAt is the time from which the key is refused, in RFC 3339, for example 2027-01-01T00:00:00Z. Default: never.
 	// ---
 	// The pattern is stricter than the date-time format, which accepts values that Go cannot decode. One such object
-	// would break every client that lists ApiKeys.
+	// would break every client that lists ApiKeys. hack/crdtimes adds a pattern to the times of a status.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional

@@ -2,20 +2,29 @@ package v1alpha1_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
 var defaultMerchantSpec = v1alpha1.MerchantSpec{
@@ -171,6 +180,105 @@ var _ = Describe("An update of a Merchant", func() {
 		merchant.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.1/24"}
 		expectInvalid(kube.Update(ctx, merchant), "spec.ipAllowlist[0]", "without host bits")
 	})
+})
+
+// undecodableTimes are what the format date-time accepts and Go does not.
+var undecodableTimes = []string{
+	"2026-01-01t12:00:00Z", "2026-01-01T12:00:00z", "2026-01-01T12:00:00x5Z", "2026-01-01T12:00:00+99:99", "2026-01-01T12:00:00+01:60",
+	"2026-01-01T12:00:00+25:00", "2026-01-01T12:00:00Zt", "2026-01-01T12:00:00+01:00T12:00:00Z",
+}
+
+// One object that Go cannot decode fails the list of all objects of its kind, in each client. So what is stored has to be decodable.
+func TestCRD_Decodable(t *testing.T) {
+	for _, directory := range []string{"config/crd/bases", "charts/merchant-operator/files/crds"} {
+		for _, kind := range []string{"apikeys", "merchants"} {
+			file := path.Join(directory, "merchant-operator.io_"+kind+".yaml")
+			var crd apiextensionsv1.CustomResourceDefinition
+			if err := yaml.UnmarshalStrict([]byte(repository.Read(t, file)), &crd); err != nil {
+				t.Fatal(err)
+			}
+			for _, version := range crd.Spec.Versions {
+				walkSchema(kind, *version.Schema.OpenAPIV3Schema, func(field string, schema apiextensionsv1.JSONSchemaProps) {
+					for _, problem := range undecodable(schema) {
+						t.Errorf("%s: %s: %s", file, field, problem)
+					}
+				})
+			}
+		}
+	}
+}
+
+func walkSchema(field string, schema apiextensionsv1.JSONSchemaProps, visit func(string, apiextensionsv1.JSONSchemaProps)) {
+	visit(field, schema)
+	for name, property := range schema.Properties {
+		walkSchema(field+"."+name, property, visit)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		walkSchema(field+"[]", *schema.Items.Schema, visit)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		walkSchema(field+"{}", *schema.AdditionalProperties.Schema, visit)
+	}
+}
+
+// undecodable says what the schema of a field accepts, although Go does not decode it.
+func undecodable(schema apiextensionsv1.JSONSchemaProps) (problems []string) {
+	switch {
+	case schema.Format == "date-time":
+		for _, value := range undecodableTimes {
+			if schema.Pattern == "" || regexp.MustCompile(schema.Pattern).MatchString(value) {
+				problems = append(problems, "accepts the time "+value)
+			}
+		}
+	case schema.Type == "integer" && schema.Format == "int32" && (schema.Minimum == nil || schema.Maximum == nil):
+		problems = append(problems, "has no minimum or maximum: not every API server checks the range of an int32")
+	case schema.Type == "integer" && schema.Format != "int32" && schema.Format != "int64", schema.Type == "number", schema.XIntOrString,
+		schema.XEmbeddedResource, schema.XPreserveUnknownFields != nil, schema.Type == "string" && schema.Format != "":
+		problems = append(problems, "has a type or format of which this test does not know whether Go decodes all that the API server accepts")
+	}
+	return problems
+}
+
+// statusTimes are the times of each status, with a status that has one.
+var statusTimes = []struct{ manifest, field, status string }{
+	{apiKeyManifest, "conditions[0].lastTransitionTime", `{conditions: [{type: Ready, status: "True", reason: Published, message: "", lastTransitionTime: %q}]}`},
+	{apiKeyManifest, "lastRotation.time", `{lastRotation: {cause: API, time: %q}}`},
+	{apiKeyManifest, "previousKeys[0].validUntil", `{previousKeys: [{validUntil: %q}]}`},
+	{apiKeyManifest, "previousKeys[0].lastUsedTime", `{previousKeys: [{validUntil: "2026-01-01T12:00:00Z", lastUsedTime: %q}]}`},
+	{apiKeyManifest, "nextRotationTime", `{nextRotationTime: %q}`},
+	{apiKeyManifest, "lastUsedTime", `{lastUsedTime: %q}`},
+	{merchantManifest, "conditions[0].lastTransitionTime", `{conditions: [{type: Ready, status: "True", reason: Published, message: "", lastTransitionTime: %q}]}`},
+	{merchantManifest, "webhook.lastDelivery.time", `{webhook: {lastDelivery: {time: %q}}}`},
+	{merchantManifest, "webhook.lastFailure.time", `{webhook: {lastFailure: {reason: Timeout, time: %q}}}`},
+	{merchantManifest, "allowlist.refused[0].lastSeen", `{allowlist: {refused: [{block: 203.0.113.0/24, requests: 1, lastSeen: %q}]}}`},
+}
+
+// Who may patch a status must not be able to stop the operator, which lists the objects of all namespaces.
+var _ = Describe("A time in a status", func() {
+	for _, tc := range statusTimes {
+		It(object(tc.manifest).GetKind()+" "+tc.field+" is refused, or read by Go", func(ctx SpecContext) {
+			stored := object(tc.manifest)
+			create(ctx, stored)
+			patch := func(value string) error {
+				status, err := yaml.YAMLToJSON(fmt.Appendf(nil, "status: "+tc.status, value))
+				Expect(err).NotTo(HaveOccurred())
+				return kube.Status().Patch(ctx, stored.DeepCopy(), client.RawPatch(types.MergePatchType, status))
+			}
+			for _, value := range slices.Concat(undecodableTimes, []string{
+				"", "yesterday", "2026-01-01", "2026-01-01T12:00:00", "2026-01-01T12:00:00,5Z", "2026-01-01T12:00:00+24:00", "2026-01-01T12:00:60Z",
+				"2026-02-29T12:00:00Z", "2026-13-01T12:00:00Z", "2026-01-01T24:00:00Z", "10000-01-01T12:00:00Z", "2026-01-01T12:00:00Z\n",
+			}) {
+				By(value)
+				expectInvalid(patch(value), "status."+tc.field, "")
+			}
+			for _, value := range []string{"0000-01-01T00:00:00Z", "2026-11-21T09:30:00Z", "2028-02-29T00:00:00Z", "9999-12-31T23:59:59Z"} {
+				By(value)
+				Expect(patch(value)).To(Succeed())
+				Expect(kube.List(ctx, &v1alpha1.ApiKeyList{})).To(Succeed())
+				Expect(kube.List(ctx, &v1alpha1.MerchantList{})).To(Succeed())
+			}
+		})
+	}
 })
 
 var owner = client.FieldOwner("merchant-operator")

@@ -323,6 +323,8 @@ type WebhookFailure struct {
 	Reason string `json:"reason,omitempty"`
 
 	// statusCode is the HTTP status of the answer; absent without an answer.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=999
 	// +optional
 	StatusCode int32 `json:"statusCode,omitempty"`
 }

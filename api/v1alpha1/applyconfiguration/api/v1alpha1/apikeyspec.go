@@ -35,7 +35,7 @@ type ApiKeySpecApplyConfiguration struct {
 	// expiresAt is the time from which the key is refused, in RFC 3339, for example 2027-01-01T00:00:00Z. Default: never.
 	// ---
 	// The pattern is stricter than the date-time format, which accepts values that Go cannot decode. One such object
-	// would break every client that lists ApiKeys.
+	// would break every client that lists ApiKeys. hack/crdtimes adds a pattern to the times of a status.
 	ExpiresAt *v1.Time `json:"expiresAt,omitempty"`
 	// rotation says when the key is replaced by a new one. Default: only over HTTP.
 	Rotation *RotationApplyConfiguration `json:"rotation,omitempty"`
