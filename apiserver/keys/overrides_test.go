@@ -221,3 +221,74 @@ func TestOverrides_ExpiredLongAgo(t *testing.T) {
 		})
 	}
 }
+
+// A record that was restored is older than the override of the newest key, which so decides, whatever the record says. The operator writes one
+// that is newer and has no key: then replicas refuse the newest key too, also those whose watch is frozen.
+func TestOverrides_WithdrawnRecord(t *testing.T) {
+	client := storetest.Open(t, redistest.Start(t).URL())
+	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	index := directory.New(directory.Options{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), KeyHandler: w, Now: time.Now})
+	merchant, err := published.EncodeMerchant("credentials", published.MerchantRecord{
+		MerchantID: "merchant2345", Namespace: "shops", Name: "acme", DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR",
+		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = index.Informer("merchant").Add(merchant)
+	presented, at := map[int64]string{}, time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	issue := func(generation int64) published.KeyRecord {
+		key, err := apikey.New("abcdefgh2345")
+		if err != nil {
+			t.Fatal(err)
+		}
+		presented[generation] = key.Reveal()
+		issued := at.Add(time.Duration(generation) * time.Minute)
+		return published.KeyRecord{
+			KeyID: key.ID(), MerchantID: "merchant2345", Source: published.Source{Namespace: "shops", Name: "till", UID: "till"},
+			Generation: generation, Revision: issued.UnixMilli(), State: v1alpha1.ApiKeyActive,
+			Current:      published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: issued},
+			LastRotation: published.RotationEvent{Time: issued, Cause: v1alpha1.RotationTrigger},
+		}
+	}
+	watch := func(record published.KeyRecord) {
+		secret, err := published.EncodeKey("credentials", record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = index.Informer("key").Update(secret)
+	}
+	first, newest := issue(1), issue(2)
+	frozen := store.Admission{
+		MerchantID: newest.MerchantID, KeyID: newest.KeyID, Digest: newest.Current.Digest, Order: newest.Order(), Live: true,
+		Limit: ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
+	}
+	admitted := func(generation int64) bool {
+		principal, err := index.Identify(presented[generation], time.Now())
+		if err != nil {
+			return false
+		}
+		request := frozen
+		request.Digest, request.Order, request.Live, request.Until = principal.Digest, principal.Order, principal.Accepted, principal.Until
+		_, err = client.Admit(t.Context(), request)
+		return err == nil
+	}
+	watch(first)
+	watch(newest)
+	restored := first
+	restored.Superseded, restored.NewerIssued, restored.State, restored.Revision = true, newest.Order().Issued, v1alpha1.ApiKeyDisabled, first.Revision+1
+	watch(restored)
+	if admitted(1) || !admitted(2) {
+		t.Fatalf("the restored key is accepted: %t, the newest: %t", admitted(1), admitted(2))
+	}
+	withdrawn := restored
+	withdrawn.Current, withdrawn.Revision = published.Placeholder(newest.Current.CreatedAt.Add(time.Millisecond)), time.Now().UnixMilli()
+	watch(withdrawn)
+	if admitted(1) || admitted(2) {
+		t.Errorf("after it was withdrawn the restored key is accepted: %t, the newest: %t", admitted(1), admitted(2))
+	}
+	if _, err := client.Admit(t.Context(), frozen); !errors.Is(err, store.ErrKeyRejected) {
+		t.Errorf("a replica that has seen neither, about the newest key: %v", err)
+	}
+}

@@ -64,8 +64,7 @@ func restrictedRecord(f facts) *published.KeyRecord {
 	if f.record == nil || f.recordOfAnother() {
 		return nil
 	}
-	want := *f.record
-	want.Superseded = f.outdated()
+	want := withoutOutdated(f)
 	spec := asSpecified(want, f)
 	want.Previous = spec.Previous
 	if spec.State == v1alpha1.ApiKeyDisabled {
@@ -80,6 +79,22 @@ func restrictedRecord(f facts) *published.KeyRecord {
 	}
 	want.Revision = max(want.NextRevision(f.now), restoredRevision(f.secret))
 	return &want
+}
+
+// withoutOutdated returns the record; if it is outdated, without any key that somebody has. Its placeholder is newer than every known version,
+// so replicas refuse the newest key too: what ends it now, such as a disabled ApiKey, is published in this record only.
+func withoutOutdated(f facts) published.KeyRecord {
+	record := *f.record
+	withdrawn := record.Superseded && 0 < record.NewerIssued && record.NewerIssued < record.Order().Issued
+	if !f.outdated() || withdrawn && record.Order().Compare(f.seen.order) >= 0 {
+		return record
+	}
+	_, newest := f.lastKnown()
+	record.Superseded, record.NewerIssued = true, max(newest.UnixMilli(), 1)
+	record.Generation = max(record.Generation, f.seen.generation) // this operator may forget it before a key can be issued
+	record.Current = published.Placeholder(time.UnixMilli(record.NewerIssued + 1).UTC())
+	record.Previous = nil
+	return record
 }
 
 // narrowed returns what a record permits, as far as the spec does.

@@ -140,10 +140,6 @@ func TestRestrictedRecord(t *testing.T) {
 		"an overlap that ended": {edit: func(f *facts) {
 			f.record.Previous = []published.Previous{{ValidUntil: now.Add(-reconciler.EndedMargin)}}
 		}, want: func(r *published.KeyRecord) { r.Previous = nil }},
-		"a newer record was seen": {
-			edit: func(f *facts) { f.seen = version{published.Order{Issued: now.UnixMilli()}, 9} },
-			want: func(r *published.KeyRecord) { r.Superseded = true },
-		},
 		"the record of another ApiKey": {edit: func(f *facts) {
 			f.record.Source.UID, f.apiKey.Spec.State = "another", v1alpha1.ApiKeyDisabled
 		}},
@@ -172,6 +168,61 @@ func TestRestrictedRecord(t *testing.T) {
 			}
 			if f.record = got; restrictedRecord(f) != nil {
 				t.Error("it is written again")
+			}
+		})
+	}
+}
+
+// A record that was restored has no key that somebody has, whatever a reader makes of it, and replicas refuse by it the newest key as well. It is
+// written once.
+func TestRestrictedRecord_Outdated(t *testing.T) {
+	newest, issued := now.Add(time.Minute).UnixMilli(), upToDate().record.Order().Issued
+	for name, test := range map[string]struct {
+		edit       func(*facts)
+		newest     int64 // when the newest known key was issued
+		generation int64
+	}{
+		"this operator has seen a newer one": {func(f *facts) { f.seen = version{published.Order{Issued: newest, Revision: 8}, 9} }, newest, 9},
+		"the API knows a newer one":          {func(f *facts) { f.record.Superseded, f.record.NewerIssued = true, newest }, newest, 2},
+		"the API knew, but not which":        {func(f *facts) { f.record.Superseded = true }, issued, 2},
+		"a withdrawn one, in place of a newer one": {func(f *facts) {
+			f.seen = version{published.Order{Issued: newest, Revision: 8}, 9}
+			f.record.Superseded, f.record.NewerIssued = true, newest-1000
+			f.record.Current = published.Placeholder(time.UnixMilli(newest - 999))
+		}, newest, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := upToDate().external("mine")
+			f.record.Previous = []published.Previous{{Digest: apikey.NewDigest("overlap"), ValidUntil: now.Add(time.Hour)}}
+			test.edit(&f)
+			f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled
+			before := *f.record
+			got := restrictedRecord(f)
+			if got == nil || got.Order().Issued != test.newest+1 || got.State != v1alpha1.ApiKeyDisabled || got.Generation != test.generation {
+				t.Fatalf("wrote %+v", got)
+			}
+			if len(got.Accepted()) != 0 {
+				t.Errorf("accepts %v", got.Accepted())
+			}
+			reader := *got
+			reader.Superseded, reader.State = false, v1alpha1.ApiKeyActive
+			for _, digest := range []apikey.Digest{before.Current.Digest, apikey.NewDigest("overlap")} {
+				if reader.Accepts(digest, now) {
+					t.Error("a reader that knows nothing of superseded records accepts an old key")
+				}
+			}
+			if _, err := published.EncodeKey("credentials", *got); err != nil {
+				t.Error(err)
+			}
+			f.record, f.seen = got, version{} // as after a restart of the operator
+			if again := restrictedRecord(f); again != nil {
+				t.Errorf("written again: %+v", again)
+			}
+			if nextGeneration(f) != test.generation+1 {
+				t.Errorf("the next generation is %d", nextGeneration(f))
+			}
+			if _, blocked := digestReplaced(f); !blocked {
+				t.Error("the digest in the spec, which may have been replaced, would be published")
 			}
 		})
 	}
