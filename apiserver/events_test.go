@@ -107,18 +107,29 @@ func TestEvents_BadParameters(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
+	const (
+		limit     = "limit must be an integer from 1 to 500"
+		wait      = "wait must be an integer from 0 to 25, in seconds"
+		malformed = "the query is malformed: write each parameter as name=value, percent-encoded"
+	)
 	for query, message := range map[string]string{
-		"?after=x":          "after must be a cursor of this feed",
-		"?after=a&after=b":  "after must be given at most once",
-		"?limit=0":          "limit must be a whole number from 1 to 500",
-		"?limit=501":        "limit must be a whole number from 1 to 500",
-		"?limit=":           "limit must be a whole number from 1 to 500",
-		"?limit=1&limit=2":  "limit must be given at most once",
-		"?wait=26":          "wait must be a whole number of seconds from 0 to 25",
-		"?wait=-1":          "wait must be a whole number of seconds from 0 to 25",
-		"?limit=1;wait=1":   "the query is malformed",
-		"?after=" + "%zz":   "the query is malformed",
-		"?wait=1&wait=soon": "wait must be given at most once",
+		"?after=x":              "after must be a cursor of this feed",
+		"?after=a&after=b":      "after must be given at most once",
+		"?limit=0":              limit,
+		"?limit=501":            limit,
+		"?limit=":               limit,
+		"?limit=%2B1":           limit,
+		"?limit=01":             limit,
+		"?limit=1&limit=2":      "limit must be given at most once",
+		"?wait=26":              wait,
+		"?wait=-1":              wait,
+		"?wait=01":              wait,
+		"?limit=1;wait=1":       malformed,
+		"?after=" + "%zz":       malformed,
+		"?wait=1&wait=soon":     "wait must be given at most once",
+		"?cursor=a":             `unknown parameter "cursor"`,
+		"?After=a":              `unknown parameter "After"`,
+		"?limit=1&type=refunds": `unknown parameter "type"`,
 	} {
 		r.call(http.MethodGet, events+query, key, "").wantError(t, http.StatusBadRequest, message)
 	}

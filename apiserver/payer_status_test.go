@@ -92,7 +92,7 @@ func TestPublicSession_WaitAndAccept(t *testing.T) {
 	id := r.call(http.MethodPost, sessions, key, charge1250).text("sessionId")
 	for _, query := range []string{"wait=", "wait=26", "wait=-1", "wait=1.5", "wait=1s", "wait=+1", "wait=%201", "wait=1&wait=2", "wait=99999999999999999999", "wait=%D9%A1"} {
 		r.call(http.MethodGet, public+"/"+id+"?"+query, "", "").
-			wantError(t, http.StatusBadRequest, "wait must be a whole number of seconds from 0 to 25")
+			wantError(t, http.StatusBadRequest, "wait must be an integer from 0 to 25, in seconds")
 	}
 	r.call(http.MethodGet, public+"/x?wait=x", "", "").wantError(t, http.StatusNotFound, "session not found")
 	for _, query := range []string{"?", "?Wait=x", "?waiting=x", "?x=1&wait=0", "?%zz"} {

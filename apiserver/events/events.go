@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +26,6 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 500
-	maxWait      = 25 * time.Second // less than most proxies wait for an answer
 )
 
 // LostError is the error of a cursor whose event was lost in a failover of Redis. Its body has the cursor to go on with.
@@ -87,14 +84,9 @@ type query struct {
 }
 
 func readQuery(r *http.Request, account string) (query, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := web.ReadQuery(r, "after", "limit", web.WaitParameter)
 	if err != nil {
-		return query{}, web.RequestError("the query is malformed")
-	}
-	for _, name := range []string{"after", "limit", "wait"} {
-		if len(values[name]) > 1 {
-			return query{}, web.RequestError(name + " must be given at most once")
-		}
+		return query{}, err
 	}
 	q := query{after: feed.Cursor{Account: account}, limit: defaultLimit}
 	if text := values.Get("after"); text != "" {
@@ -103,17 +95,14 @@ func readQuery(r *http.Request, account string) (query, error) {
 		}
 	}
 	if values.Has("limit") {
-		if q.limit, err = strconv.Atoi(values.Get("limit")); err != nil || q.limit < 1 || q.limit > maxLimit {
-			return query{}, web.RequestError(fmt.Sprintf("limit must be a whole number from 1 to %d", maxLimit))
+		limit, ok := web.ParseInteger(values.Get("limit"), 1, maxLimit)
+		if !ok {
+			return query{}, web.RequestError(fmt.Sprintf("limit must be an integer from 1 to %d", maxLimit))
 		}
+		q.limit = int(limit)
 	}
-	if values.Has("wait") {
-		seconds, err := strconv.ParseUint(values.Get("wait"), 10, 8)
-		if q.wait = time.Duration(seconds) * time.Second; err != nil || q.wait > maxWait {
-			return query{}, web.RequestError("wait must be a whole number of seconds from 0 to 25")
-		}
-	}
-	return q, nil
+	q.wait, err = web.ParseWait(values)
+	return q, err
 }
 
 // List responds with the events after a cursor. If there is none it waits for one, as long as the request asks for. A wait ends with a whole

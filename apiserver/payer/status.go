@@ -148,23 +148,12 @@ func secondsUntil(end time.Time) string {
 	return strconv.FormatInt(int64((max(0, time.Until(end))+time.Second-1)/time.Second), 10)
 }
 
-const maxWait = 25 * time.Second // less than most proxies wait for an answer
-
-// parseWait returns the query parameter wait; 0: answer at once.
+// parseWait returns how long the response may wait. Unlike with a key, other parameters are ignored: browsers and proxies add some.
 func parseWait(r *http.Request) (time.Duration, error) {
 	if r.URL.RawQuery == "" {
 		return 0, nil
 	}
-	values, given := r.URL.Query()["wait"]
-	if !given {
-		return 0, nil
-	}
-	seconds, err := strconv.ParseUint(values[0], 10, 8)
-	wait := time.Duration(seconds) * time.Second
-	if err != nil || len(values) > 1 || wait > maxWait {
-		return 0, web.RequestError("wait must be a whole number of seconds from 0 to 25")
-	}
-	return wait, nil
+	return web.ParseWait(r.URL.Query())
 }
 
 const eventStreamContent = "text/event-stream"

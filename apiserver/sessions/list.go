@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
@@ -43,7 +42,7 @@ func ByOrder(order, other web.Handler) web.Handler {
 
 // ListOrder lists the sessions of an order.
 func (h *Handler) ListOrder(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
-	query, err := parseList(r.URL.RawQuery, session.Account(from.Merchant.ID, from.TestMode))
+	query, err := parseList(r, session.Account(from.Merchant.ID, from.TestMode))
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
@@ -57,7 +56,7 @@ func (h *Handler) ListOrder(e *web.Event, w http.ResponseWriter, r *http.Request
 
 // ListEnded lists the sessions that ended in a period.
 func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
-	query, err := parseList(r.URL.RawQuery, session.Account(from.Merchant.ID, from.TestMode))
+	query, err := parseList(r, session.Account(from.Merchant.ID, from.TestMode))
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
@@ -103,23 +102,17 @@ const (
 )
 
 // parseList reads the parameters. The error is for the caller, and names the parameter.
-func parseList(raw, account string) (listQuery, error) {
-	values, err := url.ParseQuery(raw)
+func parseList(r *http.Request, account string) (listQuery, error) {
+	values, err := web.ReadQuery(r, orderRefParameter, endedFromParameter, endedToParameter, statusParameter, cursorParameter, limitParameter)
 	if err != nil {
-		return listQuery{}, web.RequestError("the query is malformed: write each parameter as name=value, percent-encoded")
-	}
-	known := []string{orderRefParameter, endedFromParameter, endedToParameter, statusParameter, cursorParameter, limitParameter}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch {
-		case !slices.Contains(known, name):
-			return listQuery{}, web.RequestError("unknown parameter " + web.Quoted(name))
-		case len(values[name]) > 1:
-			return listQuery{}, web.RequestError(name + " must be given at most once")
-		case values.Has(orderRefParameter) && name != orderRefParameter:
-			return listQuery{}, web.RequestError(name + " cannot be combined with orderRef")
-		}
+		return listQuery{}, err
 	}
 	if values.Has(orderRefParameter) {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if name != orderRefParameter {
+				return listQuery{}, web.RequestError(name + " cannot be combined with orderRef")
+			}
+		}
 		charge := session.Charge{AmountCents: 1, OrderRef: values.Get(orderRefParameter)}
 		if charge.OrderRef == "" {
 			return listQuery{}, web.RequestError("orderRef must not be empty")
@@ -155,7 +148,7 @@ func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 		}
 	}
 	if values.Has(limitParameter) {
-		limit, ok := parseInteger(values.Get(limitParameter), maxEnded)
+		limit, ok := web.ParseInteger(values.Get(limitParameter), 1, maxEnded)
 		if !ok {
 			return query, web.RequestError(fmt.Sprintf("limit must be an integer from 1 to %d", maxEnded))
 		}
@@ -172,17 +165,11 @@ func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 }
 
 func parseTime(values url.Values, name string) (time.Time, error) {
-	millis, ok := parseInteger(values.Get(name), maxMillis)
+	millis, ok := web.ParseInteger(values.Get(name), 1, maxMillis)
 	if !ok {
 		return time.Time{}, web.RequestError(name + " must be a Unix timestamp in milliseconds")
 	}
 	return time.UnixMilli(millis).UTC(), nil
-}
-
-// parseInteger reads an integer from 1 to most. Each has one spelling only.
-func parseInteger(text string, most int64) (int64, bool) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && n >= 1 && n <= most && strconv.FormatInt(n, 10) == text
 }
 
 func (h *Handler) merchantViews(all []session.Session) []merchantSession {
