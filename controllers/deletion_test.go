@@ -3,7 +3,14 @@ package controllers
 import (
 	"context"
 	"errors"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -13,9 +20,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
@@ -324,5 +335,111 @@ var _ = Describe("An object that went without its finalizer", func() {
 		Eventually(func() int { return passes("orphaned-key") }).Should(BeNumerically(">", seen)) // that of the foreign key
 		Expect(f.versions()).To(Equal(before))
 		Expect(till.Status.KeyGeneration).To(BeEquivalentTo(1))
+	})
+})
+
+// lossyConnection is between an operator and the API server, and can keep the operator from hearing of ApiKeys and Merchants.
+type lossyConnection struct {
+	pass    http.Handler
+	mu      sync.Mutex
+	lost    bool
+	watches []context.CancelFunc
+}
+
+// connect returns a kubeconfig that leads over the connection.
+func (c *lossyConnection) connect(f *fixture) string {
+	GinkgoHelper()
+	server, err := url.Parse(environment.Config.Host)
+	Expect(err).NotTo(HaveOccurred())
+	transport, err := rest.TransportFor(environment.Config)
+	Expect(err).NotTo(HaveOccurred())
+	c.pass = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) }, Transport: transport, FlushInterval: -1,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		ErrorLog:     log.New(GinkgoWriter, "", 0),
+	}
+	listener := httptest.NewServer(c)
+	DeferCleanup(func() {
+		f.stop() // it keeps its connections until then
+		listener.Close()
+	})
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: listener.URL}},
+		Contexts:       map[string]*clientcmdapi.Context{"it": {Cluster: "it"}},
+		CurrentContext: "it",
+	}, kubeconfig)).To(Succeed())
+	return kubeconfig
+}
+
+// ServeHTTP passes a request on. While the connection is lost, watches and lists fail, and a watch cannot go on where it ended.
+func (c *lossyConnection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	watched := strings.HasSuffix(r.URL.Path, "/apikeys") || strings.HasSuffix(r.URL.Path, "/merchants")
+	if r.Method != http.MethodGet || !watched {
+		c.pass.ServeHTTP(w, r)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	c.mu.Lock()
+	lost := c.lost
+	c.watches = append(c.watches, cancel)
+	c.mu.Unlock()
+	switch {
+	case !lost:
+		defer func() { _ = recover() }() // of a watch that is cut
+		c.pass.ServeHTTP(w, r.WithContext(ctx))
+	case r.URL.Query().Get("watch") != "":
+		w.WriteHeader(http.StatusGone)
+	default:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// lose cuts the watches, until the connection is back.
+func (c *lossyConnection) lose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = true
+	for _, cut := range c.watches {
+		cut()
+	}
+	c.watches = nil
+}
+
+func (c *lossyConnection) restore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = false
+}
+
+// An operator that lists after a lost watch sees one change of an object, from one UID to another, and no deletion.
+var _ = Describe("Objects that went without their finalizer and were created again, while the watch was lost", func() {
+	It("leave nothing of the former ones", func() {
+		f := newFixture()
+		f.stop()
+		connection := &lossyConnection{}
+		f.startOperator(func(o *Options) { o.Kubeconfig = connection.connect(f) })
+		merchant := f.merchant(aMerchant("coffee").webhook())
+		key := f.key(aKey("till", "coffee"))
+		digest := apikey.NewDigest("a key from a vault, with 32 characters or more")
+		external := f.key(aKey("vault", "coffee").digest(digest))
+
+		connection.lose()
+		for _, object := range []client.Object{key, external, merchant} {
+			f.tearOut(object.DeepCopyObject().(client.Object))
+		}
+		for _, object := range []client.Object{
+			aMerchant("coffee").webhook().Merchant, aKey("till", "coffee").ApiKey, aKey("vault", "coffee").digest(digest).ApiKey,
+		} {
+			f.apply(object)
+		}
+		connection.restore()
+
+		left := published.ID(merchant.UID)
+		Eventually(f.publishedNames).ShouldNot(ContainElement(BeElementOf(published.KeyName(published.ID(key.UID)),
+			published.KeyName(published.ID(external.UID)), published.MerchantName(left), published.WebhookName(left))))
+		Eventually(f.tombstones).Should(ConsistOf(published.MerchantTombstoneName(left),
+			published.KeyTombstoneName(published.ID(key.UID)), published.KeyTombstoneName(published.ID(external.UID))))
 	})
 })

@@ -68,7 +68,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-key").
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey), sourceless(ctx, s, index.ApiKeys))).
-		Watches(&v1alpha1.ApiKey{}, s.publishedAs(published.KeyName), builder.WithPredicates(onDelete())).
+		Watches(&v1alpha1.ApiKey{}, s.publishedAs(published.KeyName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, keys{s}))
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-webhook").
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelWebhook), sourceless(ctx, s, index.Merchants))).
-		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.WebhookName), builder.WithPredicates(onDelete())).
+		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.WebhookName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, webhooks{s}))
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-claim").
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelDigest))).
-		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.requestsForClaims), builder.WithPredicates(onDelete())).
+		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.requestsForClaims), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, claims{s}))
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("orphaned-merchant").
 		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelMerchant), sourceless(ctx, s, index.Merchants))).
-		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.MerchantName), builder.WithPredicates(onDelete())).
+		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.MerchantName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, merchants{s}))
 }
 
@@ -122,7 +122,7 @@ func labelled(kind string) predicate.Predicate {
 	})
 }
 
-// sourceless passes published objects without a source in the cache, which are few. A source that is deleted later has an event of its own.
+// sourceless passes published objects without a source in the cache, which are few. The end of a source is an event of its own.
 func sourceless[O client.Object](ctx context.Context, s Sweeper, by index.Index[O]) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {
 		known, err := hasSource(ctx, s, by, object.GetName())
@@ -130,11 +130,12 @@ func sourceless[O client.Object](ctx context.Context, s Sweeper, by index.Index[
 	})
 }
 
-// onDelete passes deletions.
-func onDelete() predicate.Predicate {
+// onEnd passes the end of an object: its deletion, or another object of its name, which is one update if the watch was lost meanwhile.
+// Handlers look at both objects of an update.
+func onEnd() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
 	}
 }
 
