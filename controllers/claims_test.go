@@ -17,6 +17,8 @@ import (
 
 var vaultDigest = apikey.NewDigest("a key from a vault, with 32 characters or more")
 
+var otherDigest = apikey.NewDigest("another key from a vault, of 32 characters")
+
 // claim returns the claim to a digest; nil: there is none.
 func (f *fixture) claim(digest apikey.Digest) *published.DigestClaim {
 	GinkgoHelper()
@@ -96,6 +98,39 @@ var _ = Describe("The digest of an externally generated key", func() {
 		Expect(f.claim(vaultDigest).KeyID).To(Equal(published.ID(second.UID)))
 		Expect(f.record(second).Current.Digest.Equal(vaultDigest)).To(BeTrue())
 	})
+
+	DescribeTable("that was rotated away does not come back with an ApiKey that is deleted and created again",
+		func(rotate func(*fixture, *v1alpha1.ApiKey)) {
+			f := newFixture()
+			f.merchant(aMerchant("coffee"))
+			key := f.key(aKey("till", "coffee").digest(vaultDigest).overlap(0))
+			rotate(f, key)
+			Eventually(func() int64 { return f.record(key).Generation }).Should(BeEquivalentTo(2))
+			f.delete(key)
+			f.restart()
+			f.awaitGone(key)
+
+			again := aKey("till", "coffee").digest(vaultDigest).ApiKey
+			f.apply(again)
+			f.awaitStalled(again, v1alpha1.ReasonKeyDigestUsed)
+			Expect(f.publishedSecret(again)).To(BeNil())
+			Expect(f.claim(vaultDigest).Replaced).To(BeTrue())
+			change(f, again, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = otherDigest.Hex() })
+			f.awaitReady(again)
+			Expect(f.record(again).Current.Digest.Equal(otherDigest)).To(BeTrue(), "the current one does, if there is one")
+		},
+		Entry("by another spec.keyDigest", func(f *fixture, key *v1alpha1.ApiKey) {
+			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = otherDigest.Hex() })
+		}),
+		Entry("by a generated key", func(f *fixture, key *v1alpha1.ApiKey) {
+			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = "" })
+		}),
+		Entry("over HTTP", func(f *fixture, key *v1alpha1.ApiKey) { f.rotateOverHTTP(key) }),
+		Entry("over HTTP, while the operator was away until the deletion", func(f *fixture, key *v1alpha1.ApiKey) {
+			f.stop()
+			f.rotateOverHTTP(key)
+		}),
+	)
 
 	It("whose claim somebody removed is claimed again by its owner, and by nobody else meanwhile", func() {
 		f, as := twoTenants()

@@ -20,7 +20,8 @@ type DigestClaim struct {
 	Source    Source    `json:"source"`
 	KeyID     string    `json:"keyID"`
 	ClaimedAt time.Time `json:"claimedAt"`
-	// Replaced: the key of the digest was replaced over HTTP, so that it must not be published again if the record is lost.
+	// Replaced: another key has replaced that of the digest, over HTTP or before its ApiKey was deleted, so it must not be published
+	// without a record.
 	Replaced bool `json:"replaced,omitempty"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -162,20 +163,18 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 	return nil
 }
 
-// hasClaim reports whether the ApiKey has claimed a digest. The cache may lack a claim of the last seconds; then the sweeper of claims
-// without an owner finds it.
-func (r *Reconciler) hasClaim(ctx context.Context, apiKey *v1alpha1.ApiKey) (bool, error) {
+// ownClaims returns the claims of the ApiKey. The cache may lack one of the last seconds; then the sweeper of claims without an owner finds
+// it.
+func (r *Reconciler) ownClaims(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]corev1.Secret, error) {
 	var claims corev1.SecretList
 	own := client.MatchingFields{claimOwnerIndex: ownerName(apiKey.Namespace, apiKey.Name)}
 	if err := r.Client.List(ctx, &claims, own, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("find the claims of an ApiKey: %w", err)
+		return nil, fmt.Errorf("find the claims of an ApiKey: %w", err)
 	}
-	for i := range claims.Items {
-		if claim, err := published.DecodeDigestClaim(&claims.Items[i]); err == nil && claim.Source.UID == apiKey.UID {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.DeleteFunc(slices.Clone(claims.Items), func(secret corev1.Secret) bool {
+		claim, err := published.DecodeDigestClaim(&secret)
+		return err != nil || claim.Source.UID != apiKey.UID
+	}), nil
 }
 
 // digestClaimed: a digest belongs to one ApiKey, also if it is set in another one later.
@@ -191,11 +190,11 @@ func tooManyDigests(f facts) (conditions.Outcome, bool) {
 		"This ApiKey has claimed %d digests, which is the maximum; use a new ApiKey", maxClaims), ok && c.full && !f.handled(c.digest)
 }
 
-// digestReplaced: the record is lost, and the key of spec.keyDigest had been replaced over HTTP. Publishing it would
-// revive it.
+// digestReplaced: there is no record, and another key had replaced that of spec.keyDigest. Publishing it would revive it. The claim says so
+// also if the ApiKey was deleted and created again.
 func digestReplaced(f facts) (conditions.Outcome, bool) {
 	outcome := conditions.Stalled(v1alpha1.ReasonKeyDigestUsed,
-		"The published record was lost, and the key of spec.keyDigest had been replaced through the API; set the digest of another key")
+		"The key of spec.keyDigest was replaced before the published record was lost, or the ApiKey was created again; set the digest of another key")
 	if _, known := f.ownRecord(); known || f.digest == nil {
 		return outcome, false
 	}
@@ -203,5 +202,5 @@ func digestReplaced(f facts) (conditions.Outcome, bool) {
 		return outcome, sameDigest(f.digest, f.record.HandledDigest)
 	}
 	c, ok := f.specClaim()
-	return outcome, ok && c.claim != nil && c.claim.Source.UID == f.apiKey.UID && c.claim.Replaced
+	return outcome, ok && c.claim != nil && c.claim.Replaced
 }

@@ -161,11 +161,16 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	if err != nil {
 		return err
 	}
-	claimed, err := r.hasClaim(ctx, apiKey)
+	claims, err := r.ownClaims(ctx, apiKey)
 	if err != nil {
 		return err
 	}
-	if secret != nil || len(cached) > 0 || claimed {
+	if secret != nil {
+		if err := writes.RetireClaims(ctx, r.Client, secret, claims); err != nil {
+			return err
+		}
+	}
+	if secret != nil || len(cached) > 0 || len(claims) > 0 {
 		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey); err != nil {
 			return err
 		}

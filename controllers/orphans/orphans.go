@@ -154,7 +154,15 @@ func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.R
 	}, func() error {
 		// With the ApiKey went its status: whether the last rotation was reported is unknown.
 		k.Audit.Write(ctx, append(auditlog.Rotation(record), auditlog.About(record, auditlog.Deleted, auditlog.Spec))...)
-		return writes.DisableKey(ctx, k.Client, secret, k.Clock.Now())
+		if err := writes.DisableKey(ctx, k.Client, secret, k.Clock.Now()); err != nil {
+			return err
+		}
+		var claims corev1.SecretList
+		own := client.MatchingFields{claimKeyIndex: record.KeyID}
+		if err := k.Client.List(ctx, &claims, own, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("find the claims of %s: %w", secret.Name, err)
+		}
+		return writes.RetireClaims(ctx, k.Client, secret, claims.Items)
 	})
 }
 

@@ -75,6 +75,31 @@ func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now
 	return nil
 }
 
+// RetireClaims marks the claims to digests that another key has replaced, before the record of their ApiKey is deleted: an ApiKey that is created
+// again with its name gets the current digest back, and none that was rotated away. Nothing is concluded from a record that is superseded or
+// cannot be decoded.
+func RetireClaims(ctx context.Context, c client.Client, secret *corev1.Secret, claims []corev1.Secret) error {
+	record, err := published.DecodeKey(secret)
+	if err != nil || record.Superseded {
+		return nil //nolint:nilerr // see above
+	}
+	for i := range claims {
+		claim, err := published.DecodeDigestClaim(&claims[i])
+		if err != nil || claim.KeyID != record.KeyID || claim.Replaced || claim.Digest.Equal(record.Current.Digest) {
+			continue
+		}
+		claim.Replaced = true
+		retired, err := published.EncodeDigestClaim(secret.Namespace, claim)
+		if err == nil {
+			err = client.IgnoreNotFound(ReplaceSecret(ctx, c, &claims[i], retired))
+		}
+		if err != nil {
+			return fmt.Errorf("retire claim %s: %w", claims[i].Name, err)
+		}
+	}
+	return nil
+}
+
 // revokeKey revokes a record by its envelope. One without an envelope ends with its tombstone, which the caller writes.
 func revokeKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {
 	revoked, err := published.RevokeKey(secret, true, now)
