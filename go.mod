@@ -43,7 +43,7 @@ require (
 	golang.org/x/oauth2 v0.37.0 // sign-in at the console: authorization code flow with PKCE
 	golang.org/x/sync v0.24.0 // one review for concurrent callers with the same token (singleflight); parallel requests of a page (errgroup)
 	golang.org/x/text v0.42.0 // payer pages: languages of a browser, digits and currency symbols
-	golang.org/x/time v0.15.0 // tests: a constant rate (make bench)
+	golang.org/x/time v0.15.0 // the budget of the operator's retries; tests: a constant rate (make bench)
 	k8s.io/api v0.37.2 // Secrets, ConfigMaps, Events, reviews as types
 	k8s.io/apiextensions-apiserver v0.37.2 // tests: CRDs as types
 	k8s.io/apimachinery v0.37.2 // common types of Kubernetes: metadata, conditions, quantities, errors

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
@@ -224,6 +225,48 @@ var _ = Describe("A tombstone", func() {
 		f.awaitGone(merchant.DeepCopy())
 		Expect(f.publishedNames()).To(BeEmpty())
 		Expect(f.tombstones()).To(HaveLen(2))
+	})
+})
+
+var _ = Describe("A revocation that has failed for long", func() {
+	It("comes within seconds after the cause is gone", func() {
+		var refused atomic.Int64
+		var refuse atomic.Bool
+		f := newFixture(interceptor.Funcs{
+			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+				if refuse.Load() && strings.HasPrefix(object.GetName(), "key-") {
+					refused.Add(1)
+					return errors.New("the API server is away")
+				}
+				return c.Update(ctx, object, options...)
+			},
+		})
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		refuse.Store(true)
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		Eventually(refused.Load).Should(BeNumerically(">=", 12)) // the delays double up to here
+		refuse.Store(false)
+		Eventually(func() v1alpha1.ApiKeyState { return f.record(key).State }).WithTimeout(8 * time.Second).Should(Equal(v1alpha1.ApiKeyDisabled))
+	})
+
+	It("is not delayed by Secrets of the tenant that cannot be deleted", func() {
+		var deletions atomic.Int64
+		f := newFixture(interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				if object.GetName() == "till-key" && deletions.Add(1) <= 5 {
+					return errors.New("an admission policy")
+				}
+				return c.Delete(ctx, object, options...)
+			},
+		})
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		f.delete(key.DeepCopy())
+		Eventually(func() *corev1.Secret { return f.publishedSecret(key) }).Should(BeNil())
+		f.awaitGone(key.DeepCopy())
+		Expect(f.secret(f.namespace, "till-key")).To(BeNil())
+		Expect(deletions.Load()).To(BeEquivalentTo(6))
 	})
 })
 

@@ -13,10 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -61,7 +59,7 @@ type Reconciler struct {
 // Reconcile updates the published record, the delivered Secret and the status of the ApiKey.
 func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
 	if !apiKey.DeletionTimestamp.IsZero() {
-		return reconciler.Finish(r.withdraw(ctx, apiKey))
+		return r.withdraw(ctx, apiKey)
 	}
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
 	restricted, err := r.publishRestriction(ctx, apiKey)
@@ -142,28 +140,45 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 	return f, err
 }
 
-// withdraw revokes the key, remembers the ApiKey in a tombstone, and then deletes the published Secret and the delivered ones. Nothing
-// delays the revocation, and the record stays until the tombstone is written, so that an interruption forgets nothing. An ApiKey that
-// never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache may be late. It does not
-// ask for the finalizer first: its tenant may have removed it.
-func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
+// withdraw revokes the key, remembers the ApiKey in a tombstone, and then deletes the published Secret and the delivered ones. It does not
+// ask for the finalizer first: its tenant may have removed it. What is in the tenant's namespace may fail for long, and then waits longer
+// than the revocation does.
+func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
+	secrets, err := r.revoke(ctx, apiKey)
+	if err != nil {
+		return reconciler.Finish(err)
+	}
+	if wait := r.Wait(apiKey); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	err = r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(secrets))
+	if err == nil {
+		err = r.RemoveFinalizer(ctx, apiKey)
+	}
+	return r.Finish(apiKey, 0, err)
+}
+
+// revoke ends the key, and returns the delivered Secrets. Nothing delays the revocation, and the record stays until the tombstone is written, so that an interruption forgets
+// nothing. An ApiKey that never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache
+// may be late.
+func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]delivered, error) {
 	secret, err := r.uncachedSecret(ctx, apiKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if secret != nil {
 		r.auditDeletion(ctx, apiKey, secret)
 		if err := writes.DisableKey(ctx, r.Client, secret, r.Clock.Now()); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	cached, err := r.cachedDelivered(ctx, apiKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	claims, err := r.ownClaims(ctx, apiKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if secret != nil {
 		if err := writes.RetireClaims(ctx, r.Client, secret, claims); err != nil {
@@ -172,23 +187,20 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) erro
 	}
 	if secret != nil || len(cached) > 0 || len(claims) > 0 {
 		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if secret != nil {
 		// Whatever a rotation over HTTP makes of it meanwhile, it goes.
 		if err := r.Secrets.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r.Metrics.forget(apiKey.UID)
 	r.versions.forget(published.ID(apiKey.UID))
 	r.audited.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
-	if err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(cached)); err != nil {
-		return err
-	}
-	return r.RemoveFinalizer(ctx, apiKey)
+	return cached, nil
 }
 
 // uncachedSecret returns the Secret that publishes the key of the ApiKey, from the API server; nil: there is none, or it holds the record of
@@ -217,14 +229,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("apikey").
+	return reconciler.NewController(mgr, "apikey", parallel).
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
 		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSecret), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WatchesRawSource(source.Channel(r.Outdated, &handler.TypedEnqueueRequestForObject[*v1alpha1.ApiKey]{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 

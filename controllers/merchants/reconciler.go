@@ -10,10 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -50,7 +48,7 @@ type Reconciler struct {
 // Reconcile updates the published ConfigMap, the signing secret and the status of the Merchant.
 func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
 	if !merchant.DeletionTimestamp.IsZero() {
-		return reconciler.Finish(r.withdraw(ctx, merchant))
+		return r.withdraw(ctx, merchant)
 	}
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
 	restricted, err := r.publishRestriction(ctx, merchant)
@@ -193,15 +191,30 @@ func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published
 }
 
 // withdraw closes the published merchant, so that its keys are refused, remembers the Merchant in a tombstone, without which its events
-// would be kept, and then deletes the ConfigMap, the signing secret and the copy. The ConfigMap stays until the tombstone is written, so
-// that an interruption forgets nothing. A Merchant that was never published leaves no tombstone. It reads from the API server, because
-// the cache may be late. A ConfigMap without the operator's label is not changed. It does not ask for the finalizer first: its tenant may have
-// removed it.
-func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) error {
+// would be kept, and then deletes the ConfigMap, the signing secret and the copy. It does not ask for the finalizer first: its tenant may
+// have removed it. What is in the tenant's namespace may fail for long, and then waits longer than the rest does.
+func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
 	f, err := r.gather(ctx, r.APIReader, merchant)
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.revoke(ctx, &f)
 	}
+	if err != nil {
+		return reconciler.Finish(err)
+	}
+	if wait := r.Wait(merchant); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	err = r.Secrets.DeleteOwned(ctx, merchant, f.secretNames())
+	if err == nil {
+		err = r.RemoveFinalizer(ctx, merchant)
+	}
+	return r.Finish(merchant, 0, err)
+}
+
+// revoke ends the Merchant in the credentials namespace. The ConfigMap stays until the tombstone is written, so that an interruption forgets
+// nothing. A Merchant that was never published leaves no tombstone. The facts are from the API server, because the cache may be late. A
+// ConfigMap without the operator's label is not changed.
+func (r *Reconciler) revoke(ctx context.Context, f *facts) error {
 	if f.configMap != nil && f.configMap.Labels[published.Label] != published.LabelMerchant {
 		f.configMap = nil
 	}
@@ -211,7 +224,7 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 		}
 	}
 	if f.configMap != nil || f.signing != nil || len(f.delivered) > 0 {
-		if err := r.WriteTombstone(ctx, published.TombstoneMerchant, merchant); err != nil {
+		if err := r.WriteTombstone(ctx, published.TombstoneMerchant, f.merchant); err != nil {
 			return err
 		}
 	}
@@ -221,13 +234,7 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.configMap), err)
 		}
 	}
-	if err := r.withdrawSigning(ctx, &f); err != nil {
-		return err
-	}
-	if err := r.Secrets.DeleteOwned(ctx, merchant, f.secretNames()); err != nil {
-		return err
-	}
-	return r.RemoveFinalizer(ctx, merchant)
+	return r.withdrawSigning(ctx, f)
 }
 
 // parallel is the number of concurrent reconciliations, which mostly wait for the API server.
@@ -238,13 +245,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	if err := index.Merchants.Add(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("merchant").
+	return reconciler.NewController(mgr, "merchant", parallel).
 		For(&v1alpha1.Merchant{}, builder.WithPredicates(predicate.Or(reconciler.Changes(statusConditions), webhookTested))).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.Merchant{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 

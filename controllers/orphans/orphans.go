@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -65,39 +64,34 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace); err != nil {
 		return fmt.Errorf("index tombstones: %w", err)
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("orphaned-key").
+	err := reconciler.NewController(mgr, "orphaned-key", 1).
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey), sourceless(ctx, s, index.ApiKeys))).
 		Watches(&v1alpha1.ApiKey{}, s.publishedAs(published.KeyName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, keys{s}))
 	if err != nil {
 		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("orphaned-webhook").
+	err = reconciler.NewController(mgr, "orphaned-webhook", 1).
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelWebhook), sourceless(ctx, s, index.Merchants))).
 		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.WebhookName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, webhooks{s}))
 	if err != nil {
 		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("orphaned-claim").
+	err = reconciler.NewController(mgr, "orphaned-claim", 1).
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelDigest))).
 		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.requestsForClaims), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, claims{s}))
 	if err != nil {
 		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("tombstone").
+	err = reconciler.NewController(mgr, "tombstone", 1).
 		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelTombstone))).
 		Complete(reconcile.AsReconciler(s.Client, tombstones{s}))
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("orphaned-merchant").
+	return reconciler.NewController(mgr, "orphaned-merchant", 1).
 		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelMerchant), sourceless(ctx, s, index.Merchants))).
 		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.MerchantName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, merchants{s}))

@@ -5,9 +5,65 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
+
+// NewController begins a controller with the operator's delays of retries and this number of concurrent reconciliations.
+func NewController(mgr manager.Manager, name string, parallel int) *builder.Builder {
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
+		WithOptions(controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: newRetries()})
+}
+
+// retries delay a request that failed: twice as long each time, up to maxRetry, because a revocation may be what failed. What a tenant can
+// make fail waits longer, see failures. The retries of a namespace at the longest delay have a budget; those beyond it wait for crowdedRetry.
+type retries struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+
+	budgets *lru.Cache // of *rate.Limiter, by namespace
+}
+
+const (
+	minRetry, maxRetry = 5 * time.Millisecond, 5 * time.Second
+	crowdedRetry       = time.Minute
+	// retriesPerSecond are those of 100 objects.
+	retriesPerSecond = 20
+	// maxBudgets is the number of namespaces; one that is forgotten begins anew.
+	maxBudgets = 1000
+)
+
+func newRetries() retries {
+	return retries{
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry), lru.New(maxBudgets),
+	}
+}
+
+// When returns the delay of a request that failed.
+func (r retries) When(request reconcile.Request) time.Duration {
+	delay := r.TypedRateLimiter.When(request)
+	if delay >= maxRetry && !r.budget(request.Namespace).Allow() {
+		return crowdedRetry
+	}
+	return delay
+}
+
+func (r retries) budget(namespace string) *rate.Limiter {
+	known, _ := r.budgets.Get(namespace)
+	budget, ok := known.(*rate.Limiter)
+	if !ok {
+		budget = rate.NewLimiter(retriesPerSecond, retriesPerSecond)
+		r.budgets.Add(namespace, budget)
+	}
+	return budget
+}
 
 // failures delay the next reconciliation of an object that failed, whatever asks for it. The queue's own back-off does not: a
 // reconciliation that writes a Secret and then fails is asked for again by the watch of that Secret, at once. A new spec is tried at

@@ -7,9 +7,50 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
+
+// A revocation that failed while the API server was away for hours is tried again within seconds after that.
+func TestRetries_Longest(t *testing.T) {
+	limiter, request := newRetries(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shops", Name: "till"}}
+	last := time.Duration(0)
+	for n := range 20 {
+		delay := limiter.When(request)
+		if delay < last || delay > maxRetry || n < 10 && delay <= last {
+			t.Fatalf("retry %d: after %s, the one before after %s", n, delay, last)
+		}
+		last = delay
+	}
+	limiter.Forget(request)
+	if delay := limiter.When(request); delay != minRetry {
+		t.Errorf("after a success it waits for %s", delay)
+	}
+}
+
+// Thousands of objects of one namespace that fail permanently cost a few retries a second, and delay no others.
+func TestRetries_Crowd(t *testing.T) {
+	limiter := newRetries()
+	fail := func(namespace, name string) (delay time.Duration) {
+		for range 11 { // until it has the longest delay
+			delay = limiter.When(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}})
+		}
+		return delay
+	}
+	const objects = 3000
+	perSecond := 0.0
+	for i := range objects {
+		perSecond += 1 / fail("crowded", fmt.Sprint(i)).Seconds()
+	}
+	if most := objects/crowdedRetry.Seconds() + 2*retriesPerSecond; perSecond > most {
+		t.Errorf("%.0f retries a second, want at most %.0f", perSecond, most)
+	}
+	if delay := fail("shops", "till"); delay != maxRetry {
+		t.Errorf("an object of another namespace waits for %s", delay)
+	}
+}
 
 // An object that fails waits longer each time, whatever asks, until its spec changes or it succeeds.
 func TestFailures(t *testing.T) {
