@@ -104,8 +104,9 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme, App: options.PaymentAppURL}
 	r.sessions = sessions.New(sessions.Options{Store: state, Gate: r.gate, Links: links})
 	r.events = events.New(events.Options{
-		Store: state, Gate: r.gate, Live: r.live, Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout,
-		Log: log, Registerer: registry,
+		Store: state, Gate: r.gate, Live: r.live,
+		LongPoll: web.LongPoll{Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout},
+		Log:      log, Registerer: registry,
 	})
 	r.keys = keys.New(keys.Options{Published: published, Store: state, Directory: r.directory, Log: log, Registerer: registry, Now: options.Now})
 	r.rail = rail.New(rail.Options{Store: state, Directory: r.directory, Gate: r.gate, Log: log, Registerer: registry})

@@ -17,8 +17,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
-	"github.com/merchant-operator/merchant-operator/internal/httpserver"
-	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -52,13 +50,10 @@ type Options struct {
 	Store *store.Store
 	Gate  *caller.Gate
 	Live  *live.Hub
-	// Draining is closed when this replica drains. It then ends all waits within Drain, at random.
-	Draining <-chan struct{}
-	Drain    time.Duration
-	// WriteTimeout is the most time that a client may take to read a response after a wait.
-	WriteTimeout time.Duration
-	Log          *slog.Logger
-	Registerer   prometheus.Registerer
+	// LongPoll has a request wait for an event.
+	LongPoll   web.LongPoll
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // Handler has a merchant read its feed.
@@ -147,43 +142,23 @@ func (h *Handler) read(e *web.Event, w http.ResponseWriter, r *http.Request, fro
 // await reads the feed when it has changed, and when the wait or this replica ends; as the caller that it is by then.
 func (h *Handler) await(
 	e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller, q query, watch *live.FeedWatch) (store.FeedPage, error) {
-	count := httpserver.Uncount(r.Context())
-	defer count()
-	control, end := http.NewResponseController(w), time.Now().Add(q.wait)
-	// At the server's own one the request would be cancelled. Without one, a body that never comes would hold the connection for ever.
-	if err := control.SetReadDeadline(end.Add(h.WriteTimeout)); err != nil {
-		return store.FeedPage{}, fmt.Errorf("hold a request: %w", err)
+	wait, err := h.LongPoll.Start(e, w, r, q.wait)
+	if err != nil {
+		return store.FeedPage{}, err
 	}
-	timer := time.NewTimer(q.wait)
-	defer timer.Stop()
-	for draining, over := h.Draining, false; ; {
-		var changed bool
-		e.Hold(func() {
-			for !changed && !over {
-				select {
-				case <-watch.Changed():
-					changed = true
-				case <-r.Context().Done():
-					over = true
-				case <-draining:
-					draining = nil
-					timer.Reset(min(time.Until(end), jitter.UpTo(h.Drain)))
-				case <-timer.C:
-					over = true
-				}
-			}
-		})
-		if err := r.Context().Err(); err != nil {
+	defer wait.Stop()
+	for {
+		changed, err := wait.For(watch.Changed())
+		if err != nil {
 			return store.FeedPage{}, err
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(q.wait + h.WriteTimeout)) // an error comes with the write
 		web.ClearQuota(w.Header())
 		from, err := h.Gate.Refresh(e, r, from)
 		if err != nil {
 			return store.FeedPage{}, err
 		}
 		page, err := h.read(e, w, r, from, q)
-		if over || err != nil || len(page.Entries) > 0 || page.Corrupt > 0 {
+		if !changed || err != nil || len(page.Entries) > 0 || page.Corrupt > 0 {
 			return page, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
+	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -79,6 +80,7 @@ type Handler struct {
 	reads     *ratelimit.Limiter // of addresses, by limit
 	queues    *queues
 	streams   *streams
+	longPoll  web.LongPoll
 	pages     *page.Pages
 
 	crossOrigin *http.CrossOriginProtection
@@ -96,6 +98,7 @@ func New(o Options) (*Handler, error) {
 		store: o.Store, directory: o.Directory, clients: o.Clients, live: o.Live, links: o.Links, linkInQR: o.LinkInQR,
 		limit: o.Limit, reads: ratelimit.NewLimiter(o.Limit, o.Now), queues: newQueues(o.MaxConnections, o.Clustered, o.Registerer),
 		streams: newStreams(o.Streams, o.Draining), pages: pages,
+		longPoll:    web.LongPoll{Draining: o.Draining, Drain: o.Streams.Drain, WriteTimeout: o.Streams.WriteTimeout},
 		crossOrigin: http.NewCrossOriginProtection(),
 		compressors: sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}, nil

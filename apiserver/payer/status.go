@@ -3,7 +3,6 @@ package payer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -13,8 +12,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
-	"github.com/merchant-operator/merchant-operator/internal/httpserver"
-	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -176,33 +173,18 @@ func wantsStream(header http.Header) bool {
 
 // awaitEnd returns the session when it has ended, or as it was read when the wait or this replica ends before.
 func (h *Handler) awaitEnd(
-	e *web.Event, w http.ResponseWriter, r *http.Request, watch *live.Watch, sess *store.PublicSession, wait time.Duration,
-) (ended store.PublicSession, err error) {
-	count := httpserver.Uncount(r.Context())
-	defer count()
-	control, end := http.NewResponseController(w), time.Now().Add(wait)
-	// At the server's own one the request would be cancelled. Without one, a body that never comes would hold the connection for ever.
-	if err := control.SetReadDeadline(end.Add(h.streams.options.WriteTimeout)); err != nil {
-		return store.PublicSession{}, fmt.Errorf("hold a request: %w", err)
+	e *web.Event, w http.ResponseWriter, r *http.Request, watch *live.Watch, sess *store.PublicSession, atMost time.Duration,
+) (store.PublicSession, error) {
+	wait, err := h.longPoll.Start(e, w, r, atMost)
+	if err != nil {
+		return store.PublicSession{}, err
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	ends, draining, ended := watch.Ended(), h.streams.drained, *sess
-	e.Hold(func() {
-		for waiting := true; waiting; {
-			waiting = false
-			select {
-			case <-ends:
-				ended, err = watch.Session()
-			case <-r.Context().Done():
-				err = r.Context().Err()
-			case <-draining:
-				draining, waiting = nil, true
-				timer.Reset(min(time.Until(end), jitter.UpTo(h.streams.options.Drain)))
-			case <-timer.C:
-			}
-		}
-	})
-	_ = control.SetWriteDeadline(time.Now().Add(h.streams.options.WriteTimeout)) // an error comes with the write
-	return ended, err
+	defer wait.Stop()
+	switch ended, err := wait.For(watch.Ended()); {
+	case err != nil:
+		return store.PublicSession{}, err
+	case ended:
+		return watch.Session()
+	}
+	return *sess, nil
 }
