@@ -104,12 +104,7 @@ func TestEnded_Many(t *testing.T) {
 	ended := endEach(t, s, asks)
 	stream := merchantTag(asks.MerchantID) + "feed:" + asks.MerchantID
 	entries := c.XRange(t.Context(), stream, "-", "+").Val()
-	batch := c.Pipeline()
-	for range 2500 {
-		batch.XAdd(t.Context(), &goredis.XAddArgs{Stream: stream, Values: entries[2].Values}) // cancelled
-	}
-	_, err := batch.Exec(t.Context())
-	must(t, err)
+	repeatEvent(t, c, stream, entries[2].Values, 2500) // cancelled
 
 	page, err := s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{Status: session.Completed, Limit: 10})
 	if err != nil || len(page.Sessions) != 0 || page.Next == (feed.EntryID{}) {
@@ -129,6 +124,17 @@ func TestEnded_Many(t *testing.T) {
 	if completed := readEnded(t, s, asks, store.EndedQuery{Status: session.Completed}); len(completed) != 1 || completed[0].ID != ended[0].ID {
 		t.Errorf("behind 2500 others %+v is listed as completed, want %s", completed, ended[0].ID)
 	}
+}
+
+// repeatEvent appends an event to a feed many times.
+func repeatEvent(t *testing.T, c *goredis.Client, stream string, event map[string]any, times int) {
+	t.Helper()
+	batch := c.Pipeline()
+	for range times {
+		batch.XAdd(t.Context(), &goredis.XAddArgs{Stream: stream, Values: event})
+	}
+	_, err := batch.Exec(t.Context())
+	must(t, err)
 }
 
 // readEnded reads all pages.
@@ -164,12 +170,7 @@ func TestEnded_Charged(t *testing.T) {
 			must(t, second(s.Settle(t.Context(), id, failed("a"))))
 			tag := merchantTag(asks.MerchantID)
 			stream := tag + "feed:" + asks.MerchantID
-			event, batch := c.XRange(t.Context(), stream, "-", "+").Val()[0].Values, c.Pipeline()
-			for range 1500 {
-				batch.XAdd(t.Context(), &goredis.XAddArgs{Stream: stream, Values: event})
-			}
-			_, err := batch.Exec(t.Context())
-			must(t, err)
+			repeatEvent(t, c, stream, c.XRange(t.Context(), stream, "-", "+").Val()[0].Values, 1500)
 			must(t, c.Del(t.Context(), tag+"rate:"+asks.MerchantID).Err())
 
 			admitted, page, err := s.Ended(t.Context(), asks, test.query)
@@ -186,5 +187,71 @@ func TestEnded_Charged(t *testing.T) {
 				t.Errorf("charged until %d, want %d: %v", stored, want, err)
 			}
 		})
+	}
+}
+
+// However many entries are kept, Redis does not go through those outside of the range.
+func TestEnded_OutsideOfTheRange(t *testing.T) {
+	server := redistest.Start(t)
+	s, asks, c := open(t, server.URL()), busyMerchant(), client(t, server)
+	endEach(t, s, asks)
+	stream := merchantTag(asks.MerchantID) + "feed:" + asks.MerchantID
+	entries := c.XRange(t.Context(), stream, "-", "+").Val()
+	repeatEvent(t, c, stream, entries[2].Values, 50_000)
+	oldest, _ := feed.ParseEntryID(entries[0].ID)
+	first := oldest.RecordedAt()
+	for name, query := range map[string]store.EndedQuery{
+		"before all":             {To: first},
+		"before what is kept":    {From: time.UnixMilli(1), To: time.UnixMilli(2)},
+		"after all":              {From: time.Now().Add(time.Hour)},
+		"behind the last page":   {Before: oldest},
+		"behind another cursor":  {Before: feed.EntryID{Millis: 1}},
+		"behind a period's page": {From: first.Add(-time.Hour), Before: oldest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			query.Limit = 100
+			wantQuick(t, c, func() {
+				_, page, err := s.Ended(t.Context(), asks, query)
+				if must(t, err); len(page.Sessions) != 0 || page.Next != (feed.EntryID{}) {
+					t.Fatalf("%d sessions, next %v", len(page.Sessions), page.Next)
+				}
+			})
+		})
+	}
+	for name, test := range map[string]struct {
+		after  feed.Cursor
+		listed int
+		want   error
+	}{
+		"from the beginning": {feed.Cursor{}, 1, nil},
+		"an old cursor":      {feed.Cursor{Entry: feed.EntryID{Millis: 1}}, 0, feed.ErrCursorExpired},
+	} {
+		t.Run("feed/"+name, func(t *testing.T) {
+			wantQuick(t, c, func() {
+				if _, page, err := s.Feed(t.Context(), asks, test.after, 1); len(page.Entries) != test.listed || !errors.Is(err, test.want) {
+					t.Fatalf("%d events, %v", len(page.Entries), err)
+				}
+			})
+		})
+	}
+}
+
+// wantQuick has Redis work on a request for less than a millisecond, at least once in ten times: another process may have the processor.
+func wantQuick(t *testing.T, c *goredis.Client, request func()) {
+	t.Helper()
+	request() // the server gets to know the script
+	must(t, c.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err())
+	must(t, c.Do(t.Context(), "SLOWLOG", "RESET").Err())
+	for range 10 {
+		request()
+	}
+	least := time.Hour
+	for _, logged := range c.SlowLogGet(t.Context(), 100).Val() {
+		if logged.Args[0] == "evalsha" {
+			least = min(least, logged.Duration)
+		}
+	}
+	if least > time.Millisecond {
+		t.Errorf("Redis works on a request for %s", least)
 	}
 }

@@ -18,5 +18,7 @@ if not aged and entries[1] and entries[1][1] == after then
 end
 -- What decides whether an entry is missed.
 local oldest = call('XRANGE', feed_key, '-', '+', 'COUNT', 1)[1]
-local before = call('XREVRANGE', feed_key, after, '-', 'COUNT', 1)[1]
+-- XREVRANGE from an id below the oldest entry looks at all entries of the feed, so it is not asked for what has none.
+local before = call('XRANGE', feed_key, '-', after, 'COUNT', 1)[1]
+before = before and call('XREVRANGE', feed_key, after, '-', 'COUNT', 1)[1]
 return {'OK' .. quota, entries, call('XLEN', feed_key), oldest and oldest[1] or '0-0', before and before[1] or '0-0'}

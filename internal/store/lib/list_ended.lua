@@ -13,7 +13,11 @@ local function list_ended(most_chunks)
   end
   local rows, chunks, last = {}, 0, ''
   while chunks < math.min(most_chunks, MAX_CHUNKS) and #rows < most_rows do
-    local entries = call('XREVRANGE', feed_key, last_id, first_id, 'COUNT', SCANNED_AT_ONCE)
+    -- XREVRANGE from an id below the oldest entry looks at all entries of the feed, so it is not asked for what has none.
+    local entries = call('XRANGE', feed_key, first_id, last_id, 'COUNT', 1)
+    if entries[1] then
+      entries = call('XREVRANGE', feed_key, last_id, first_id, 'COUNT', SCANNED_AT_ONCE)
+    end
     chunks = chunks + 1
     for _, entry in ipairs(entries) do
       last = entry[1]
