@@ -182,7 +182,7 @@ func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]del
 	}
 	if secret != nil {
 		if err := writes.RetireClaims(ctx, r.Client, secret, claims); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if secret != nil || len(cached) > 0 || len(claims) > 0 {
