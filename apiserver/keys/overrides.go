@@ -72,9 +72,11 @@ func (w *Overrides) KeyEnded(record published.KeyRecord, ended time.Time) {
 	w.writeOrEnqueue(store.Override{KeyRef: newKeyRef(record), Order: order, Ended: true})
 }
 
-// KeyUnverified has the record compared with what Redis knows of its key, soon.
+// KeyUnverified has the record compared with what Redis knows of its key, soon, and written if Redis knows less.
 func (w *Overrides) KeyUnverified(record published.KeyRecord) {
-	w.verifier.add(newKeyRef(record), record.Order())
+	order := record.Order()
+	first := record.Generation == 1 && order.Issued == order.Revision
+	w.verifier.add(unverified{newOverride(record), first})
 }
 
 // writeOrEnqueue blocks the watch while Redis answers. While it does not, thousands of changes must not wait for one
@@ -105,7 +107,7 @@ func (w *Overrides) tryWrite(ctx context.Context, override store.Override) (retr
 		w.verifier.remove(override.KeyRef, override.Order)
 		return false
 	case errors.Is(err, store.ErrNewerOverride):
-		w.verifier.add(override.KeyRef, override.Order)
+		w.verifier.add(unverified{Override: override})
 		return false
 	case errors.Is(err, redis.ErrUnavailable):
 		return true

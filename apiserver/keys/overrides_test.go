@@ -45,7 +45,7 @@ func newOverrideFixture() (*Overrides, *redisFixture, *strings.Builder) {
 	stored, log := &redisFixture{}, &strings.Builder{}
 	return &Overrides{
 		write:    stored.write,
-		verifier: &recordVerifier{pending: map[store.KeyRef]published.Order{}},
+		verifier: &recordVerifier{pending: map[store.KeyRef]unverified{}},
 		log:      slog.New(slog.NewTextHandler(log, nil)),
 		pending:  map[store.KeyRef]store.Override{},
 	}, stored, log

@@ -18,9 +18,11 @@ import (
 
 // recordVerifier compares records that the watch brought with Redis. If Redis knows a newer one, there are three causes: the
 // watch is late, which needs nothing; the published object is gone, so the key is revoked; or an older record was restored,
-// which is marked as superseded for the operator.
+// which is marked as superseded for the operator. If Redis does not know the record, replicas whose watch is frozen may not know it either, and
+// nobody else may have seen it change: then it is written.
 type recordVerifier struct {
-	read func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
+	read  func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
+	write func(context.Context, store.Override) error
 	// revoke ends a key of the order known whose override had the order stored, before its published object was seen to be gone.
 	revoke func(ctx context.Context, key store.KeyRef, known, stored published.Order) error
 	// supersede marks the published record of a key id if it is older than the order.
@@ -28,17 +30,25 @@ type recordVerifier struct {
 	log       *slog.Logger
 
 	mu      sync.Mutex
-	pending map[store.KeyRef]published.Order // of the records to verify
+	pending map[store.KeyRef]unverified
+}
+
+// unverified is a record to verify, as an override.
+type unverified struct {
+	store.Override
+
+	// first: it is the first that was published of the key, so no replica knows another.
+	first bool
 }
 
 func newRecordVerifier(overrides *store.Store, keys Published, log *slog.Logger) *recordVerifier {
 	audit := auditlog.New(log)
 	return &recordVerifier{
-		read: overrides.Overrides, revoke: overrides.RevokeGone, log: log,
+		read: overrides.Overrides, write: overrides.WriteOverride, revoke: overrides.RevokeGone, log: log,
 		supersede: func(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
 			return keys.supersede(ctx, keyID, newer, audit)
 		},
-		pending: map[store.KeyRef]published.Order{},
+		pending: map[store.KeyRef]unverified{},
 	}
 }
 
@@ -48,17 +58,17 @@ func (v *recordVerifier) size() int {
 	return len(v.pending)
 }
 
-func (v *recordVerifier) add(key store.KeyRef, order published.Order) {
+func (v *recordVerifier) add(record unverified) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.pending[key] = order
+	v.pending[record.KeyRef] = record
 }
 
 // remove takes a record out, unless a newer one was added.
 func (v *recordVerifier) remove(key store.KeyRef, verified published.Order) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if order, ok := v.pending[key]; ok && order.Compare(verified) <= 0 {
+	if record, ok := v.pending[key]; ok && record.Order.Compare(verified) <= 0 {
 		delete(v.pending, key)
 	}
 }
@@ -84,7 +94,7 @@ func (v *recordVerifier) run(ctx context.Context) {
 				return
 			}
 			for i, key := range chunk {
-				if !v.verify(ctx, key, pending[key], overrides[i].Order, now) {
+				if !v.verify(ctx, pending[key], overrides[i].Order, now) {
 					return
 				}
 			}
@@ -92,30 +102,52 @@ func (v *recordVerifier) run(ctx context.Context) {
 	}
 }
 
-// verify handles one record of the order known, if Redis stored a newer order at the time now of its clock. It reports whether to go on.
-func (v *recordVerifier) verify(ctx context.Context, key store.KeyRef, known, stored published.Order, now time.Time) bool {
-	if stored.Compare(known) > 0 {
-		if stored.Issued > now.UnixMilli() {
-			return true // nothing that is issued now would be newer; verify it again later
+// verify handles one record, if Redis stored another order at the time now of its clock. It reports whether to go on.
+func (v *recordVerifier) verify(ctx context.Context, record unverified, stored published.Order, now time.Time) bool {
+	known := record.Order
+	switch order := stored.Compare(known); {
+	case order > 0 && stored.Issued > now.UnixMilli():
+		return true // nothing that is issued now would be newer; verify it again later
+	case order > 0:
+		if err := v.behind(ctx, record.KeyRef, known, stored); err != nil {
+			return ctx.Err() == nil && !errors.Is(err, ErrKubernetes) && !errors.Is(err, redis.ErrUnavailable)
 		}
-		result, err := v.supersedeWithTimeout(ctx, key.KeyID, stored)
-		if err != nil {
-			return ctx.Err() == nil && !errors.Is(err, ErrKubernetes)
-		}
-		if result == keyGone {
-			err = v.revoke(ctx, key, known, stored)
-		}
+	case order < 0 && (stored != published.Order{} || record.changedSince(now.Add(-store.OverrideLifetime))):
+		err := v.write(ctx, record.Override)
 		switch {
 		case errors.Is(err, redis.ErrUnavailable):
 			return false
 		case errors.Is(err, store.ErrNewerOverride):
-			return true // published anew since; verify it again
-		case result == keySuperseded:
-			v.log.Warn("marked a restored API key record as superseded", "keyID", key.KeyID)
+			return true // a newer record was published since; verify it again
 		}
 	}
-	v.remove(key, known)
+	v.remove(record.KeyRef, known)
 	return true
+}
+
+// changedSince reports whether a replica whose watch has brought nothing since may know another record. One whose watch is older than the
+// lifetime of overrides accepts no key. So a start writes no override for each of many keys that did not change.
+func (r unverified) changedSince(at time.Time) bool {
+	return !r.first && max(r.Order.Issued, r.Order.Revision) > at.UnixMilli()
+}
+
+// behind handles a record that is older than the override.
+func (v *recordVerifier) behind(ctx context.Context, key store.KeyRef, known, stored published.Order) error {
+	result, err := v.supersedeWithTimeout(ctx, key.KeyID, stored)
+	if err != nil {
+		return err
+	}
+	switch result {
+	case keyGone:
+		err = v.revoke(ctx, key, known, stored)
+		if errors.Is(err, redis.ErrUnavailable) || errors.Is(err, store.ErrNewerOverride) { // published anew since: verify it again
+			return err
+		}
+	case keySuperseded:
+		v.log.Warn("marked a restored API key record as superseded", "keyID", key.KeyID)
+	case keyCurrent:
+	}
+	return nil
 }
 
 func (v *recordVerifier) supersedeWithTimeout(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {

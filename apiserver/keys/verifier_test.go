@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -30,6 +32,9 @@ type verifierFixture struct {
 	result     supersedeResult
 	kubernetes error
 	revocation error
+	writing    error
+	first      bool
+	changed    int64 // the revision of the record, if it is not that of its issue
 	did        []string
 	logged     strings.Builder
 }
@@ -55,8 +60,12 @@ func newVerifierFixture() *verifierFixture {
 			d.did = append(d.did, fmt.Sprintf("revoke %s known as %d, stored as %d", key.KeyID, known.Issued, stored.Issued))
 			return d.revocation
 		},
+		write: func(_ context.Context, override store.Override) error {
+			d.did = append(d.did, fmt.Sprintf("write %s as %d", override.KeyID, override.Order.Issued))
+			return d.writing
+		},
 		log:     slog.New(slog.NewTextHandler(&d.logged, nil)),
-		pending: map[store.KeyRef]published.Order{},
+		pending: map[store.KeyRef]unverified{},
 	}
 	return d
 }
@@ -65,12 +74,25 @@ func TestVerify(t *testing.T) {
 	unavailable := fmt.Errorf("%w: refused", redis.ErrUnavailable)
 	marked := "supersede till below 9"
 	revoked := "revoke till known as 5, stored as 9"
+	written, week := "write till as 5", checkTime.Add(-store.OverrideLifetime).UnixMilli()
 	for desc, test := range map[string]struct {
 		set  func(*verifierFixture)
 		did  []string
 		left int // keys to verify again
 	}{
-		"nothing is stored":         {func(d *verifierFixture) { d.stored = published.Order{} }, nil, 0},
+		"nothing is stored": {func(d *verifierFixture) { d.stored = published.Order{} }, nil, 0},
+		"nothing is stored of a record that changed in the last 7 days": {
+			func(d *verifierFixture) { d.stored, d.changed = published.Order{}, week+1 }, []string{written}, 0,
+		},
+		"nothing is stored of a record that changed before":  {func(d *verifierFixture) { d.stored, d.changed = published.Order{}, week-10 }, nil, 0},
+		"nothing is stored of the first record of a new key": {func(d *verifierFixture) { d.stored, d.changed, d.first = published.Order{}, week+1, true }, nil, 0},
+		"an older one is stored":                             {func(d *verifierFixture) { d.stored = published.Order{Issued: 4, Revision: 9} }, []string{written}, 0},
+		"an older one is stored, and a newer one meanwhile": {
+			func(d *verifierFixture) { d.stored, d.writing = published.Order{Issued: 4}, store.ErrNewerOverride }, []string{written}, 1,
+		},
+		"Redis fails when it is written": {
+			func(d *verifierFixture) { d.stored, d.writing = published.Order{Issued: 4}, unavailable }, []string{written}, 1,
+		},
 		"the same is stored":        {func(d *verifierFixture) { d.stored = published.Order{Issued: 5, Revision: 5} }, nil, 0},
 		"the watch was late":        {func(*verifierFixture) {}, []string{marked}, 0},
 		"a record was restored":     {func(d *verifierFixture) { d.result = keySuperseded }, []string{marked}, 0},
@@ -89,7 +111,8 @@ func TestVerify(t *testing.T) {
 			d := newVerifierFixture()
 			d.stored = published.Order{Issued: 9, Revision: 1}
 			test.set(d)
-			d.add(store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}, published.Order{Issued: 5, Revision: 5})
+			till := store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}
+			d.add(unverified{store.Override{KeyRef: till, Order: published.Order{Issued: 5, Revision: 5 + d.changed}}, d.first})
 			d.run(t.Context())
 			if diff := cmp.Diff(test.did, d.did); diff != "" {
 				t.Errorf("done (-want +got):\n%s", diff)
@@ -104,11 +127,57 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// An ApiKey was rotated or disabled while no other replica watched. One that starts has the new record in its first list, and a peer whose watch
+// is frozen learns of it.
+func TestVerify_FirstList(t *testing.T) {
+	client := storetest.Open(t, redistest.Start(t).URL())
+	hour := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	for name, change := range map[string]func(*published.KeyRecord){
+		"rotated": func(r *published.KeyRecord) {
+			*r = r.Rotated(published.Current{Digest: apikey.NewDigest("next"), CreatedAt: time.Now()}, v1alpha1.RotationTrigger, 0, time.Now())
+		},
+		"disabled": func(r *published.KeyRecord) {
+			r.State, r.Revision = v1alpha1.ApiKeyDisabled, r.NextRevision(time.Now())
+		},
+	} {
+		for _, stored := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, stored %t", name, stored), func(t *testing.T) {
+				record := revised(fmt.Sprint(name, stored), hour.UnixMilli())
+				record.Generation, record.Current.CreatedAt = 1, hour
+				frozen := store.Admission{
+					MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Order: record.Order(), Live: true,
+					Limit: ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
+				}
+				if stored {
+					if err := client.WriteOverride(t.Context(), newOverride(record)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+				w.KeyUnverified(record)
+				w.verifier.run(t.Context())
+				if overrides, _, err := client.Overrides(t.Context(), newKeyRef(record)); err != nil || (overrides[0].Order != published.Order{}) != stored {
+					t.Errorf("of a new key there is %+v, %v", overrides, err)
+				}
+				change(&record)
+				w.KeyUnverified(record)
+				w.verifier.run(t.Context())
+				if _, err := client.Admit(t.Context(), frozen); !errors.Is(err, store.ErrKeyRejected) {
+					t.Errorf("a replica whose watch is frozen, about the old key: %v", err)
+				}
+				if w.verifier.size() != 0 {
+					t.Error("it is verified again")
+				}
+			})
+		}
+	}
+}
+
 // A record that is newer than the verified one stays.
 func TestVerify_NewerRecordStays(t *testing.T) {
 	d := newVerifierFixture()
 	key := store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}
-	d.add(key, published.Order{Issued: 5, Revision: 5})
+	d.add(unverified{Override: store.Override{KeyRef: key, Order: published.Order{Issued: 5, Revision: 5}}})
 	d.remove(key, published.Order{Issued: 5, Revision: 4})
 	if d.size() != 1 {
 		t.Error("a newer record was removed")
@@ -147,7 +216,7 @@ func TestVerify_Gone(t *testing.T) {
 				}
 				return result, err
 			}
-			v.add(key, known)
+			v.add(unverified{Override: store.Override{KeyRef: key, Order: known}})
 			v.run(t.Context())
 			_, err := client.Admit(t.Context(), store.Admission{
 				MerchantID: key.MerchantID, KeyID: key.KeyID, Digest: apikey.NewDigest(name), Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
