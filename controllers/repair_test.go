@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -255,6 +256,28 @@ var _ = Describe("A published key restored from a backup", func() {
 		Expect(restored).To(Equal(record))
 		Expect(f.live(restored, plaintext)).To(BeTrue())
 		Expect(f.delivered("till-key")).To(Equal(plaintext))
+	})
+})
+
+var _ = Describe("A published key whose label somebody takes and gives back", func() {
+	It("gets a newer revision, because replicas revoked the one that vanished, and is not rotated", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		for range 3 { // the operator may be faster, and give the label back itself
+			before, secret := f.record(key), f.publishedSecret(key)
+			labels := secret.Labels
+			secret.Labels = nil
+			Expect(f.kube.Update(context.Background(), secret)).To(Succeed())
+			secret.Labels = labels
+			if err := f.kube.Update(context.Background(), secret); err != nil {
+				Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+			}
+			Eventually(func() int64 { return f.record(key).Revision }).Should(BeNumerically(">", before.Revision))
+			after := f.record(key)
+			after.Revision = before.Revision
+			Expect(after).To(Equal(before))
+		}
 	})
 })
 

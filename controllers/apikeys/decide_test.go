@@ -296,6 +296,13 @@ func TestDecide(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) { f.secret.CreationTimestamp = metav1.NewTime(now) },
 			want: decision{Repair: true},
 		},
+		"a record that was seen to vanish, and is back": {
+			facts: upToDate(), edit: func(f *facts) { f.seen = version{f.record.Order(), 2} },
+			want: decision{Repair: true},
+		},
+		"a record that is newer than one that was seen to vanish": {
+			facts: upToDate(), edit: func(f *facts) { f.seen = version{f.record.Order(), 2}; f.record.Revision++ },
+		},
 		"a Secret as old as its record, to a second": {
 			facts: upToDate(), edit: func(f *facts) {
 				f.secret.CreationTimestamp, f.record.Revision = metav1.NewTime(now), now.Add(-time.Second).UnixMilli()

@@ -143,10 +143,10 @@ func asSpecified(record published.KeyRecord, f facts) published.KeyRecord {
 // restoreGap is larger than any difference between the clocks of the operator and the API server.
 const restoreGap = time.Minute
 
-// restored reports whether the Secret was restored from a backup: it is newer than its content. The data plane may
-// have revoked its revision when it vanished, so it needs a newer one.
+// restored reports whether the record vanished and was put back as it was: this operator has seen that, or the Secret is newer than its
+// content. The data plane may have revoked its revision when it vanished, so it needs a newer one.
 func restored(f facts) bool {
-	return f.secret.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
+	return f.seen.order == f.record.Order() || f.secret.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
 }
 
 // restoredRevision returns a revision with which the Secret no longer counts as restored, whatever the clock of the
