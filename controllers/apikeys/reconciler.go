@@ -158,9 +158,9 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (rec
 	return r.Finish(apiKey, 0, err)
 }
 
-// revoke ends the key, and returns the delivered Secrets. Nothing delays the revocation, and the record stays until the tombstone is written, so that an interruption forgets
-// nothing. An ApiKey that never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache
-// may be late.
+// revoke ends the key, and returns the delivered Secrets. Nothing delays the revocation, and the record stays until the tombstone is written,
+// so that an interruption forgets nothing. An ApiKey that never had a record, a claim or a delivery leaves no tombstone. It reads from the
+// API server, because the cache may be late.
 func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]delivered, error) {
 	secret, err := r.uncachedSecret(ctx, apiKey)
 	if err != nil {

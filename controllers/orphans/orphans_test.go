@@ -81,6 +81,7 @@ func newSweep(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
 	stored := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).
 		WithIndex(&v1alpha1.ApiKey{}, index.ApiKeys.Field, index.ApiKeys.Values).
 		WithIndex(&v1alpha1.Merchant{}, index.Merchants.Field, index.Merchants.Values).
+		WithIndex(&corev1.Secret{}, claimKeyIndex, claimKey).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				note("create", object)
