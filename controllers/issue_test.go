@@ -366,6 +366,28 @@ var _ = Describe("A delivered key, if another operator publishes one of that gen
 		}),
 	)
 
+	It("is not taken back if the other operator has delivered its own in that Secret", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		f.stop()
+		key := f.applied(aKey("till", "coffee"))
+		var once sync.Once
+		var inForce apikey.Key
+		f.startOperator(hooked(beforePublishing(func() error { // it is frozen here, and another one leads
+			once.Do(func() {
+				defer GinkgoRecover()
+				inForce = f.publishAnother("till")
+				change(f, f.secret(f.namespace, "till-key"), func(s *secretObject) { s.Data["apiKey"] = []byte(inForce.Reveal()) })
+			})
+			return nil
+		})))
+		f.awaitReady(key)
+		f.awaitDelivered(key, v1alpha1.ReasonDelivered)
+		f.poke(key, "apikey")
+		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
+		Expect(f.delivered("till-key").Digest().Equal(inForce.Digest())).To(BeTrue())
+	})
+
 	It("is taken back: a rotation", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))

@@ -245,5 +245,21 @@ func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey
 			f.targetTaken, f.targetHolder = true, tenantsecret.HeldBy(secret, apiKey, "ApiKey")
 		}
 	}
-	return f, nil
+	err = r.forgetReplaced(ctx, &f)
+	return f, err
+}
+
+// forgetReplaced forgets the key that this operator delivered and did not publish, if another operator has delivered the current one into
+// that Secret since.
+func (r *Reconciler) forgetReplaced(ctx context.Context, f *facts) error {
+	record, known := f.ownRecord()
+	if !known || !f.unpublished.insteadOf(record) || f.deliveredAs(f.target()) == nil {
+		return nil
+	}
+	key, err := r.readKey(ctx, *f, f.target())
+	if err == nil && key.Digest().Equal(record.Current.Digest) {
+		r.unpublished.Remove(f.apiKey.UID)
+		f.unpublished = unpublishedKey{}
+	}
+	return err
 }
