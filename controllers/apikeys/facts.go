@@ -121,8 +121,9 @@ func (f facts) deliveredAs(name string) *delivered {
 }
 
 // gather reads the facts from the caches. The facts name the ApiKey even if there is an error.
-func (r *Reconciler) gather(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts, error) {
-	f, err := r.read(ctx, r.Client, apiKey)
+func (r *Reconciler) gather(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	f, err = r.read(ctx, r.Client, apiKey)
 	if err != nil {
 		return f, err
 	}
@@ -156,9 +157,10 @@ func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alp
 }
 
 // readPublished reads the Merchant and the published record: what a restriction needs.
-func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
+func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
 	keyID := published.ID(apiKey.UID)
-	f := facts{now: r.Clock.Now().UTC(), apiKey: apiKey, seen: r.versions.newest(keyID), times: r.OldKeys}
+	f = facts{apiKey: apiKey, seen: r.versions.newest(keyID), times: r.OldKeys}
 	f.warned, f.unpublished = r.Warned(apiKey, apiKey.Status.Conditions), r.unpublishedKeyFor(apiKey)
 	var merchant v1alpha1.Merchant
 	merchantKey := client.ObjectKey{Namespace: apiKey.Namespace, Name: apiKey.Spec.MerchantRef.Name}
@@ -181,7 +183,6 @@ func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiK
 	case !apierrors.IsNotFound(err):
 		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
 	}
-	f.clockWrong = r.ClockWrong() // after the reads, which compare the clocks if they are uncached
 	return f, nil
 }
 
@@ -219,8 +220,9 @@ func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKe
 const maxDelivered = 16
 
 // gatherUncached reads the facts from the API server, and checks who owns the name to deliver to, which no cache knows.
-func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey) (facts, error) {
-	f, err := r.read(ctx, r.APIReader, apiKey)
+func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	f, err = r.read(ctx, r.APIReader, apiKey)
 	if err != nil {
 		return f, err
 	}

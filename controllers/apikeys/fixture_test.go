@@ -1,15 +1,30 @@
 package apikeys
 
 import (
+	"context"
+	"log/slog"
 	"strconv"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -95,4 +110,54 @@ func (f facts) lost() facts {
 	f.seen = version{f.record.Order(), f.record.Generation}
 	f.secret, f.record = nil, nil
 	return f
+}
+
+// frozen is a Reconciler over these objects. It reads them from the API server, and what happens before each read is in before.
+func frozen(t *testing.T, clock *clocktesting.FakePassiveClock, before func(stored client.Client, read client.ObjectKey), objects ...client.Object) *Reconciler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	apiReader := interceptor.NewClient(stored, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			before(stored, key)
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	return &Reconciler{
+		Base: &reconciler.Base{
+			Client: stored, APIReader: apiReader, Events: events.NewFakeRecorder(9), Audit: auditlog.New(slog.New(slog.DiscardHandler)),
+			Secrets: tenantsecret.Secrets{Client: stored, APIReader: apiReader, Cache: noneDelivered{}},
+			Clock:   clock, ClockWrong: func() bool { return false }, CredentialsNamespace: "credentials",
+		},
+		LastUses: lastuse.New(stored, "credentials"), OldKeys: DefaultOldKeyTimes(), unpublished: lru.New(1),
+	}
+}
+
+// noneDelivered is a cache that has not heard of any delivered Secret yet.
+type noneDelivered struct{ cache.Cache }
+
+func (noneDelivered) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// stored are the objects of facts, as the API server has them.
+func stored(t *testing.T, f facts) []client.Object {
+	t.Helper()
+	secret, err := published.EncodeKey("credentials", *f.record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := []client.Object{f.apiKey, secret, &v1alpha1.Merchant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee", UID: "merchant"}, Spec: v1alpha1.MerchantSpec{State: v1alpha1.MerchantActive},
+	}}
+	for _, d := range f.delivered {
+		d.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ApiKey", Name: f.apiKey.Name, UID: f.apiKey.UID, Controller: new(true),
+		}}
+		objects = append(objects, &corev1.Secret{ObjectMeta: d.ObjectMeta})
+	}
+	return objects
 }

@@ -100,10 +100,10 @@ func (f facts) secretNames() []string {
 // gather reads the facts from the caches, and the merchant's copy of the signing secret from the API server: a cache
 // with the data of Secrets would hold other secrets of the tenant too. The facts name the Merchant even if there is
 // an error.
-func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (facts, error) {
-	f := facts{now: r.Clock.Now().UTC(), merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
+func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	f = facts{merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
 	id := published.ID(merchant.UID)
-	var err error
 	if f.configMap, err = read(ctx, from, f.namespace, published.MerchantName(id), new(corev1.ConfigMap)); err != nil {
 		return f, err
 	}
@@ -152,8 +152,9 @@ func read[T client.Object](ctx context.Context, from client.Reader, namespace, n
 }
 
 // gatherUncached reads the facts from the API server.
-func (r *Reconciler) gatherUncached(ctx context.Context, merchant *v1alpha1.Merchant) (facts, error) {
-	f, err := r.gather(ctx, r.APIReader, merchant)
+func (r *Reconciler) gatherUncached(ctx context.Context, merchant *v1alpha1.Merchant) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	f, err = r.gather(ctx, r.APIReader, merchant)
 	if err != nil {
 		return f, err
 	}

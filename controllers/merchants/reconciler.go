@@ -123,7 +123,6 @@ func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, adde
 	if err != nil {
 		return &plan{facts: cached}, err
 	}
-	cached.clockWrong = r.ClockWrong()
 	p, err := decide(cached)
 	if err != nil || p.idle() || added && cached.untouched() {
 		return p, err
@@ -136,7 +135,6 @@ func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, adde
 	if err != nil {
 		return &plan{facts: f}, err
 	}
-	f.clockWrong = r.ClockWrong() // the reads have compared the clocks
 	return decide(f)
 }
 

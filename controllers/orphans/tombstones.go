@@ -67,7 +67,8 @@ func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) 
 		if err := t.APIReader.Get(ctx, client.ObjectKeyFromObject(configMap), new(corev1.ConfigMap)); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		if t.ClockWrong() {
+		// The clock may have been set right meanwhile.
+		if t.ClockWrong() || t.Clock.Now().Before(tombstone.Expires()) {
 			return reconcile.Result{RequeueAfter: reconciler.ClockRecheck}, nil
 		}
 		return reconciler.Finish(t.remove(ctx, tombstone, configMap, "expired"))

@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 )
@@ -58,5 +60,33 @@ func TestTombstones_BoundPerNamespace(t *testing.T) {
 	}
 	if err := stored.Get(t.Context(), client.ObjectKeyFromObject(claim), new(corev1.Secret)); !apierrors.IsNotFound(err) {
 		t.Errorf("the claim of the oldest one is there: %v", err)
+	}
+}
+
+// The clock was years ahead when the reconciliation began, and is set right before the answer with which the clocks are compared.
+func TestTombstones_ClockSetRight(t *testing.T) {
+	right := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	_, tombstone := claimAndTombstone(t, published.Tombstone{
+		Kind: published.TombstoneApiKey, ID: published.ID("uid"), Source: published.Source{Namespace: "shops", Name: "till", UID: "uid"},
+		EndedAt: right.Add(-time.Hour),
+	})
+	clock := clocktesting.NewFakePassiveClock(right.AddDate(3, 0, 0))
+	stored := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tombstone).
+		WithIndex(&corev1.Secret{}, claimKeyIndex, claimKey).WithIndex(&corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key types.NamespacedName, object client.Object, options ...client.GetOption) error {
+				clock.SetTime(right)
+				return c.Get(ctx, key, object, options...)
+			},
+		}).Build()
+	sweeper := Sweeper{
+		Client: stored, APIReader: stored, Clock: clock, CredentialsNamespace: credentials,
+		Watched: func(string) bool { return true }, ClockWrong: func() bool { return !clock.Now().Equal(right) },
+	}
+	if _, err := (tombstones{sweeper}).Reconcile(t.Context(), tombstone); err != nil {
+		t.Fatal(err)
+	}
+	if err := stored.Get(t.Context(), client.ObjectKeyFromObject(tombstone), new(corev1.ConfigMap)); err != nil {
+		t.Errorf("the tombstone: %v", err)
 	}
 }

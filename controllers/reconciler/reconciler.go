@@ -49,6 +49,13 @@ type Object[T any] interface {
 	client.Object
 }
 
+// Time returns the time for a decision, and whether the clock is wrong. Take it after reading the facts: a process that was frozen meanwhile
+// would judge new facts by an old time, and with each answer the clocks are compared.
+func (b *Base) Time() (now time.Time, clockWrong bool) {
+	clockWrong = b.ClockWrong() // first: if that changes here, the time is that of the API server
+	return b.Clock.Now().UTC(), clockWrong
+}
+
 // Wait returns how long the object must not be reconciled: the cache is older than the operator's own write, or it has just failed.
 func (b *Base) Wait(object client.Object) time.Duration {
 	if b.written.behind(object, b.Clock.Now()) {
