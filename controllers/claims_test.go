@@ -3,12 +3,14 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -131,6 +133,52 @@ var _ = Describe("The digest of an externally generated key", func() {
 			f.rotateOverHTTP(key)
 		}),
 	)
+
+	It("comes back to an ApiKey that a backup restored with another UID, and has never two records", func() {
+		f := newFixture()
+		coffee := f.merchant(aMerchant("coffee"))
+		first := f.key(aKey("till", "coffee").digest(vaultDigest))
+		f.stop()
+		f.tearOut(first)
+		f.tearOut(coffee)
+		f.apply(aMerchant("coffee").Merchant)
+		second := aKey("till", "coffee").digest(vaultDigest).ApiKey
+		f.apply(second)
+		former, next := published.KeyName(published.ID(first.UID)), published.KeyName(published.ID(second.UID))
+		var together atomic.Bool // replicas give a digest of two records to the one that had it first, which goes
+		f.startOperator(hooked(interceptor.Funcs{
+			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+				if object.GetName() == former {
+					time.Sleep(time.Second) // the former record goes late
+				}
+				return c.Update(ctx, object, options...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				if object.GetName() == next && f.secret(f.credentials, former) != nil {
+					together.Store(true)
+				}
+				return c.Create(ctx, object, options...)
+			},
+		}))
+		f.awaitReady(second)
+		Expect(f.record(second).Current.Digest.Equal(vaultDigest)).To(BeTrue())
+		Expect(f.claim(vaultDigest).Source.UID).To(Equal(second.UID))
+		Expect(together.Load()).To(BeFalse(), "the record of the former ApiKey was still published")
+	})
+
+	It("that another ApiKey has claimed in a new cluster is free when a person deletes that ApiKey and the claim", func() {
+		f, as := twoTenants()
+		var thief *v1alpha1.ApiKey
+		as(func() { thief = f.key(aKey("thief", "coffee").digest(vaultDigest)) })
+		owner := aKey("till", "coffee").digest(vaultDigest).ApiKey
+		f.apply(owner)
+		f.awaitStalled(owner, v1alpha1.ReasonKeyDigestClaimed)
+		f.delete(thief)
+		f.awaitGone(thief)
+		f.delete(f.secret(f.credentials, published.DigestClaimName(vaultDigest)))
+		f.awaitReady(owner)
+		Expect(f.claim(vaultDigest).Source.UID).To(Equal(owner.UID))
+	})
 
 	It("whose claim somebody removed is claimed again by its owner, and by nobody else meanwhile", func() {
 		f, as := twoTenants()

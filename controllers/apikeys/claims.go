@@ -30,6 +30,8 @@ type claimState struct {
 	// used is true if the published record of another ApiKey has the digest. Then a claim that somebody removed
 	// cannot be taken.
 	used bool
+	// former is true if the published record of a former ApiKey of this namespace and name has the digest.
+	former bool
 	// full is true if there is no claim and the ApiKey has the maximum number of claims.
 	full bool
 }
@@ -64,6 +66,8 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 		state.newer = errors.Is(err, published.ErrNewerVersion)
 		if err == nil {
 			state.claim = &claim
+		}
+		if err == nil && claim.Source.UID == f.apiKey.UID {
 			return state, nil
 		}
 	case !apierrors.IsNotFound(err):
@@ -76,7 +80,9 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 	}
 	for i := range records.Items {
 		record, err := published.DecodeKey(&records.Items[i])
-		state.used = state.used || err == nil && !sameSource(record.Source, f.apiKey)
+		own := err == nil && sameSource(record.Source, f.apiKey)
+		state.used = state.used || err == nil && !own
+		state.former = state.former || own && record.Source.UID != f.apiKey.UID
 	}
 	own := client.MatchingFields{claimOwnerIndex: ownerName(f.apiKey.Namespace, f.apiKey.Name)}
 	if err := r.Client.List(ctx, &claims, own, client.UnsafeDisableDeepCopy); err != nil {
@@ -138,10 +144,17 @@ func missingClaims(f facts, issuing bool) []claimState {
 	return missing
 }
 
+// errFormerPublished: the sweeper deletes the record of a former ApiKey that went without its finalizer. Until then a second record with the
+// digest would open nothing: replicas give a digest of two records to the one that had it first, also when that goes.
+var errFormerPublished = errors.New("claim spec.keyDigest: the key of a former ApiKey of this name is still published; it is being deleted")
+
 // writeClaims creates claims, or takes over those of a former ApiKey of this namespace and name. If two operators
 // create one at the same time, one fails and retries.
 func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimState) error {
 	for _, c := range claims {
+		if c.former {
+			return errFormerPublished
+		}
 		claim := published.DigestClaim{
 			Digest:    c.digest,
 			Source:    published.Source{Namespace: f.apiKey.Namespace, Name: f.apiKey.Name, UID: f.apiKey.UID},
