@@ -28,6 +28,7 @@ func Load(path, role string) (*rest.Config, error) {
 	config.QPS = -1 // the default of 5 per second would delay rotations; the API server has its own limits
 	config.UserAgent = "merchant-operator-" + role
 	boundPages(config)
+	BoundNesting(config)
 	return config, nil
 }
 
