@@ -3,12 +3,14 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +32,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
 var _ = Describe("Finalizers of others", func() {
@@ -226,6 +229,72 @@ var _ = Describe("A tombstone", func() {
 		Expect(f.publishedNames()).To(BeEmpty())
 		Expect(f.tombstones()).To(HaveLen(2))
 	})
+})
+
+var _ = Describe("A deletion of an owner with more Secrets than the operator delivers", func() {
+	DescribeTable("revokes first, and deletes a few of them at a time",
+		func(apply func(*fixture) (owner client.Object, kind, revoked string)) {
+			const planted, atOnce = 40, 16
+			var mu sync.Mutex
+			var steps []string // deletions by name, and "pass" when a pass over an object that is being deleted has read it
+			hook := interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+					mu.Lock()
+					defer mu.Unlock()
+					steps = append(steps, object.GetName())
+					return c.Delete(ctx, object, options...)
+				},
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					err := c.Get(ctx, key, object, options...)
+					if err == nil && object.GetNamespace() != "" && !object.GetDeletionTimestamp().IsZero() {
+						mu.Lock()
+						defer mu.Unlock()
+						steps = append(steps, "pass")
+					}
+					return err
+				},
+			}
+			f := newFixture()
+			owner, kind, revoked := apply(f)
+			f.stop()
+			for i := range planted {
+				f.apply(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+					Name: fmt.Sprintf("planted-%d", i), Labels: map[string]string{tenantsecret.Label: tenantsecret.LabelKey},
+					OwnerReferences: []metav1.OwnerReference{{
+						APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true),
+					}},
+				}})
+			}
+			f.delete(owner)
+			f.startOperator(hooked(hook))
+			f.awaitGone(owner)
+			for i := range planted {
+				Expect(f.secret(f.namespace, fmt.Sprintf("planted-%d", i))).To(BeNil())
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			Expect(slices.IndexFunc(steps, func(name string) bool { return name != "pass" })).To(Equal(slices.Index(steps, revoked)), "the revocation is first")
+			deletions := 0
+			for _, entry := range steps {
+				switch {
+				case entry == "pass":
+					deletions = 0
+				case strings.HasPrefix(entry, "planted-"):
+					deletions++
+				}
+				Expect(deletions).To(BeNumerically("<=", atOnce), "in one pass")
+			}
+		},
+		Entry("an ApiKey", func(f *fixture) (client.Object, string, string) {
+			f.merchant(aMerchant("coffee"))
+			key := f.key(aKey("till", "coffee"))
+			return key, "ApiKey", published.KeyName(published.ID(key.UID))
+		}),
+		Entry("a Merchant", func(f *fixture) (client.Object, string, string) {
+			merchant := f.merchant(aMerchant("coffee"))
+			return merchant, "Merchant", published.MerchantName(published.ID(merchant.UID))
+		}),
+	)
 })
 
 var _ = Describe("A revocation that has failed for long", func() {

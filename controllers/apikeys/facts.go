@@ -215,11 +215,8 @@ func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKe
 	return found, nil
 }
 
-// maxDelivered is how many delivered Secrets one reconciliation reads from the API server. A tenant who may write Secrets beside the ApiKey
-// can make more; the next reconciliation, which the watch of a deleted one starts, reads others.
-const maxDelivered = 16
-
-// gatherUncached reads the facts from the API server, and checks who owns the name to deliver to, which no cache knows.
+// gatherUncached reads the facts from the API server, and checks who owns the name to deliver to, which no cache knows. Of too many delivered
+// Secrets the next reconciliation, which the watch of a deleted one starts, reads others.
 func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f, err = r.read(ctx, r.APIReader, apiKey)
@@ -231,7 +228,7 @@ func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey
 		return f, err
 	}
 	names := f.secretNames(cached)
-	for _, name := range names[:min(len(names), maxDelivered)] {
+	for _, name := range names[:min(len(names), tenantsecret.MaxAtOnce)] {
 		secret, err := r.Secrets.Get(ctx, apiKey.Namespace, name)
 		switch {
 		case err != nil:

@@ -151,7 +151,10 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (rec
 	if wait := r.Wait(apiKey); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	err = r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(secrets))
+	more, err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(secrets))
+	if more {
+		return r.Finish(apiKey, reconciler.AfterWrite, err)
+	}
 	if err == nil {
 		err = r.RemoveFinalizer(ctx, apiKey)
 	}

@@ -162,10 +162,11 @@ func (r *Reconciler) gatherUncached(ctx context.Context, merchant *v1alpha1.Merc
 	return f, err
 }
 
-// stillDelivered returns those of the Secrets that still exist and belong to the Merchant.
+// stillDelivered returns those of the first Secrets that still exist and belong to the Merchant. The next reconciliation, which the watch of
+// a deleted one starts, reads others.
 func (r *Reconciler) stillDelivered(ctx context.Context, merchant *v1alpha1.Merchant, seen []metav1.ObjectMeta) ([]metav1.ObjectMeta, error) {
 	var there []metav1.ObjectMeta
-	for _, secret := range seen {
+	for _, secret := range seen[:min(len(seen), tenantsecret.MaxAtOnce)] {
 		now, err := r.Secrets.Get(ctx, secret.Namespace, secret.Name)
 		if err != nil {
 			return nil, err

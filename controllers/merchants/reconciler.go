@@ -202,7 +202,10 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 	if wait := r.Wait(merchant); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	err = r.Secrets.DeleteOwned(ctx, merchant, f.secretNames())
+	more, err := r.Secrets.DeleteOwned(ctx, merchant, f.secretNames())
+	if more {
+		return r.Finish(merchant, reconciler.AfterWrite, err)
+	}
 	if err == nil {
 		err = r.RemoveFinalizer(ctx, merchant)
 	}

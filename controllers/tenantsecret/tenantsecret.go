@@ -181,22 +181,26 @@ func (s Secrets) recreate(ctx context.Context, secret *corev1.Secret, failure er
 	return writes.CreateOrUpdate(ctx, s.Client, secret)
 }
 
-// DeleteOwned deletes the Secrets of these names that belong to the owner. A Secret that lost its label and is not
-// named is deleted through its owner reference.
-func (s Secrets) DeleteOwned(ctx context.Context, owner client.Object, names []string) error {
-	for _, name := range names {
+// MaxAtOnce is how many delivered Secrets one reconciliation reads from the API server, or deletes. A tenant who may write Secrets beside the
+// owner can make more.
+const MaxAtOnce = 16
+
+// DeleteOwned deletes the first MaxAtOnce Secrets of these names, if they belong to the owner; more reports whether there are others. A Secret
+// that lost its label and is not named is deleted through its owner reference. Whatever its tenant makes of it meanwhile, it goes.
+func (s Secrets) DeleteOwned(ctx context.Context, owner client.Object, names []string) (more bool, err error) {
+	for _, name := range names[:min(len(names), MaxAtOnce)] {
 		secret, err := s.Get(ctx, owner.GetNamespace(), name)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if secret == nil || !OwnedBy(secret, owner.GetUID()) {
 			continue
 		}
 		if err := s.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return len(names) > MaxAtOnce, nil
 }
 
 // Delete deletes a Secret if the preconditions hold. A missing Secret is not an error.
