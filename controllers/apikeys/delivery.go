@@ -2,18 +2,22 @@ package apikeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
@@ -209,14 +213,38 @@ func (r *Reconciler) move(ctx context.Context, f *facts, from delivered) error {
 	return r.deliver(ctx, f, key, f.record.Generation, lostSince)
 }
 
-// removeDelivered deletes delivered Secrets, if they have not changed since the decision.
+// removeDelivered deletes delivered Secrets, if neither they nor ApiKey and record have changed since the decision. Of a process that was
+// frozen while it read, ApiKey and record may be older than a Secret that another operator has delivered since.
 func (r *Reconciler) removeDelivered(ctx context.Context, f *facts, remove []removal) error {
+	if len(remove) == 0 {
+		return nil
+	}
+	if err := r.unchanged(ctx, *f); err != nil {
+		return err
+	}
 	for _, d := range remove {
 		if err := r.Secrets.Delete(ctx, &d.ObjectMeta, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}); err != nil {
 			return err
 		}
 		f.delivered = without(f.delivered, d.Name)
 		r.Emit(f.apiKey, d.reason, actionDeliver, "Deleted Secret %s: %s", d.Name, d.why)
+	}
+	return nil
+}
+
+// unchanged fails, as a lost race, if the spec of the ApiKey or its published Secret is another one than that of the facts.
+func (r *Reconciler) unchanged(ctx context.Context, f facts) error {
+	apiKey, err := reconciler.ReadUncached(ctx, r.Base, f.apiKey)
+	if err != nil {
+		return err
+	}
+	secret, err := r.uncachedSecret(ctx, apiKey)
+	if err != nil {
+		return err
+	}
+	if apiKey.Generation != f.apiKey.Generation || secret == nil || secret.ResourceVersion != f.secret.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.SchemeGroupVersion.Group, Resource: "apikeys"}, apiKey.Name,
+			errors.New("it has changed since its delivered Secrets were read"))
 	}
 	return nil
 }

@@ -4,7 +4,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/merchant-operator/merchant-operator/api/apikey"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
@@ -143,4 +148,75 @@ func TestDelivery_None(t *testing.T) {
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 	}.check(t)
+}
+
+// A process is frozen after it has read the ApiKey and the record. Meanwhile another operator delivers a new key in the Secret that the frozen
+// one then reads, and takes for a stale one.
+func TestRemoveDelivered_FrozenBeforeTheSecret(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, c client.Client, f facts){
+		"a rotation": func(t *testing.T, c client.Client, f facts) {
+			secret := new(corev1.Secret)
+			read(t, c, client.ObjectKey{Namespace: "credentials", Name: published.KeyName(f.record.KeyID)}, secret)
+			next := f.record.Rotated(published.Current{Digest: apikey.NewDigest("next"), CreatedAt: now}, v1alpha1.RotationSchedule, 0, now)
+			update, err := published.EncodeKey("credentials", next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secret.Data = update.Data
+			write(t, c, secret)
+			secret = new(corev1.Secret)
+			read(t, c, client.ObjectKey{Namespace: "shops", Name: "till-key"}, secret)
+			secret.Annotations[GenerationAnnotation] = "3"
+			write(t, c, secret)
+		},
+		"a delivery that is wanted again": func(t *testing.T, c client.Client, f facts) {
+			apiKey := new(v1alpha1.ApiKey)
+			read(t, c, client.ObjectKeyFromObject(f.apiKey), apiKey)
+			apiKey.Spec.Delivery = nil
+			apiKey.Generation++
+			write(t, c, apiKey)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := upToDate()
+			if name != "a rotation" {
+				f.apiKey.Spec.Delivery = &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone}
+			}
+			once := false
+			r := frozen(t, clocktesting.NewFakePassiveClock(now), func(stored client.Client, key client.ObjectKey) {
+				if key.Name == "till-key" && !once {
+					once = true
+					meanwhile(t, stored, f)
+				}
+			}, stored(t, f)...)
+			r.Secrets.Cache = oneDelivered{}
+			read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
+			seen, err := r.gatherUncached(t.Context(), f.apiKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			remove := removals(seen)
+			if len(remove) != 1 {
+				t.Fatalf("%d removals are decided, want one", len(remove))
+			}
+			if err := r.removeDelivered(t.Context(), &seen, remove); !reconciler.Superseded(err) {
+				t.Errorf("the removal: %v, want a lost race", err)
+			}
+			read(t, r.Client, client.ObjectKey{Namespace: "shops", Name: "till-key"}, new(corev1.Secret))
+		})
+	}
+}
+
+func read(t *testing.T, c client.Client, key client.ObjectKey, object client.Object) {
+	t.Helper()
+	if err := c.Get(t.Context(), key, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	if err := c.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
 }

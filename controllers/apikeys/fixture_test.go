@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -142,6 +143,16 @@ func frozen(t *testing.T, clock *clocktesting.FakePassiveClock, before func(stor
 type noneDelivered struct{ cache.Cache }
 
 func (noneDelivered) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// oneDelivered is a cache that has the metadata of Secret till-key.
+type oneDelivered struct{ cache.Cache }
+
+func (oneDelivered) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	secret := tenantsecret.Metadata()
+	secret.ObjectMeta = deliveredSecret("till-key", 2).ObjectMeta
+	secret.OwnerReferences = []metav1.OwnerReference{{UID: thisUID, Controller: new(true)}}
+	return meta.SetList(list, []runtime.Object{secret})
+}
 
 // stored are the objects of facts, as the API server has them.
 func stored(t *testing.T, f facts) []client.Object {
