@@ -2,7 +2,7 @@ local rate_key, override_key, feed_key, last_use_key = unpack(KEYS)
 local cost, burst, known_key, flags, history, newest, oldest, kinds, limit = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
--- uses: clock, admission, list_ended
+-- uses: clock, admission, surcharge, list_ended
 
 -- Lists ended sessions of a merchant, the newest first, for a request.
 
@@ -11,9 +11,5 @@ if result then
 end
 -- Each chunk is a request of the limit. The first one is charged already; of the others it reads as many as there is room for.
 local last, since, rows, chunks = list_ended(1 + math.floor((now_us + burst - tat) / cost))
-if chunks > 1 then
-  tat = format('%d', tat + (chunks - 1) * cost)
-  call('SET', rate_key, tat, 'PXAT', format('%d', math.floor((tat + 999) / 1000)))
-  quota = ' ' .. clock[1] .. ' ' .. clock[2] .. ' ' .. tat
-end
+surcharge(chunks - 1)
 return {'OK' .. quota, last, since, rows}

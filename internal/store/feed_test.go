@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -304,6 +305,28 @@ func TestFeed_UnreadableEntries(t *testing.T) {
 	}
 	if _, page, err = s.Feed(t.Context(), asks, page.Cursor, 10); !errors.Is(err, feed.ErrUnsupported) {
 		t.Errorf("%+v, %v; want ErrUnsupported", page, err)
+	}
+}
+
+// Each hundred events of a page are charged as a request, as far as the limit has room.
+func TestFeed_Charged(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 4})
+	must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
+	stream := feedKey(asks.MerchantID)
+	repeatEvent(t, c, stream, c.XRange(t.Context(), stream, "-", "+").Val()[0].Values, 1000)
+	for limit, cost := range map[int]time.Duration{1: 1, 100: 1, 197: 1, 200: 2, 300: 3, 500: 4} {
+		rate := merchantTag(asks.MerchantID) + "rate:" + asks.MerchantID
+		must(t, c.Del(t.Context(), rate).Err())
+		admitted, page, err := s.Feed(t.Context(), asks, feed.Cursor{}, limit)
+		must(t, err)
+		if len(page.Entries) != limit || admitted.Quota.Reset != cost*time.Second {
+			t.Errorf("%d events of %d for %s, want %d s", len(page.Entries), limit, admitted.Quota.Reset, cost)
+		}
+		stored, err := c.Get(t.Context(), rate).Int64()
+		if want := admitted.Now.Add(admitted.Quota.Reset).UnixMicro(); err != nil || stored != want {
+			t.Errorf("charged until %d, want %d: %v", stored, want, err)
+		}
 	}
 }
 

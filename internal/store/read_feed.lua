@@ -2,7 +2,7 @@ local rate_key, override_key, feed_key, last_use_key = unpack(KEYS)
 local cost, burst, known_key, flags, after, limit, age = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
--- uses: clock, admission
+-- uses: clock, admission, surcharge
 
 -- Reads the feed of an account from a cursor on, for a merchant.
 -- after is the id of the last entry read, limit how many entries to read, that one among them, age how long they are kept in ms.
@@ -13,6 +13,7 @@ end
 local since = now_ms - age
 local aged = tonumber(string.match(after, '^%d+')) < since
 local entries = call('XRANGE', feed_key, aged and format('%d', since) or after, '+', 'COUNT', limit)
+surcharge(math.floor(#entries / SCANNED_AT_ONCE) - 1)
 if not aged and entries[1] and entries[1][1] == after then
   return {'OK' .. quota, entries}
 end

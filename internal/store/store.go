@@ -150,6 +150,7 @@ var constants = strings.NewReplacer(
 var parts = redis.Parts{
 	"clock":            redis.Clock,
 	"admission":        part("lib/admission"),
+	"surcharge":        part("lib/surcharge"),
 	"unlimited":        part("lib/unlimited"),
 	"sessions":         redis.Function("sessions()", "s", outbox.Parts["queue"], outbox.Parts["feed"], part("lib/sessions")),
 	"public_session":   part("lib/public_session"),
