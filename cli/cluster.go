@@ -24,7 +24,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/internal/kube"
+	kubeclient "github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // fieldOwner owns what these commands write, but for the state of a key.
@@ -63,17 +63,17 @@ func (p *plugin) connect() (*cluster, error) {
 	config.QPS = -1 // a person is no crowd
 	config.UserAgent = fieldOwner + "/" + p.version
 	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	kube.BoundNesting(config)
+	kubeclient.BoundNesting(config)
 	logf.SetLogger(logr.Discard()) // or controller-runtime complains on stderr after 30 seconds
 	scheme, mapper, err := kinds()
 	if err != nil {
 		return nil, err
 	}
-	kubeClient, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: fieldOwner})
+	kube, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: fieldOwner})
 	if err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	return &cluster{kubeClient, config, namespace}, nil
+	return &cluster{kube, config, namespace}, nil
 }
 
 func kubeconfigError(err error) error {

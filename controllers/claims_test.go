@@ -9,12 +9,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
 var vaultDigest = apikey.NewDigest("a key from a vault, with 32 characters or more")
@@ -146,12 +148,25 @@ var _ = Describe("The digest of an externally generated key", func() {
 		f.apply(second)
 		former, next := published.KeyName(published.ID(first.UID)), published.KeyName(published.ID(second.UID))
 		var together atomic.Bool // replicas give a digest of two records to the one that had it first, which goes
+		reported, report := context.WithCancel(context.Background())
+		defer report()
 		f.startOperator(hooked(interceptor.Funcs{
 			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-				if object.GetName() == former {
-					time.Sleep(time.Second) // the former record goes late
+				if object.GetName() == former { // it goes late, after the first try to publish the next one
+					select {
+					case <-reported.Done():
+					case <-ctx.Done():
+					}
 				}
 				return c.Update(ctx, object, options...)
+			},
+			SubResourceApply: func(
+				ctx context.Context, c client.Client, subresource string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption,
+			) error {
+				if _, ok := object.(*v1alpha1ac.ApiKeyApplyConfiguration); ok {
+					defer report()
+				}
+				return c.SubResource(subresource).Apply(ctx, object, options...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				if object.GetName() == next && f.secret(f.credentials, former) != nil {

@@ -155,6 +155,7 @@ func TestDelivery_None(t *testing.T) {
 func TestRemoveDelivered_FrozenBeforeTheSecret(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, c client.Client, f facts){
 		"a rotation": func(t *testing.T, c client.Client, f facts) {
+			t.Helper()
 			secret := new(corev1.Secret)
 			read(t, c, client.ObjectKey{Namespace: "credentials", Name: published.KeyName(f.record.KeyID)}, secret)
 			next := f.record.Rotated(published.Current{Digest: apikey.NewDigest("next"), CreatedAt: now}, v1alpha1.RotationSchedule, 0, now)
@@ -170,6 +171,7 @@ func TestRemoveDelivered_FrozenBeforeTheSecret(t *testing.T) {
 			write(t, c, secret)
 		},
 		"a delivery that is wanted again": func(t *testing.T, c client.Client, f facts) {
+			t.Helper()
 			apiKey := new(v1alpha1.ApiKey)
 			read(t, c, client.ObjectKeyFromObject(f.apiKey), apiKey)
 			apiKey.Spec.Delivery = nil

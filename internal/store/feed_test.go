@@ -315,13 +315,13 @@ func TestFeed_Charged(t *testing.T) {
 	must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
 	stream := feedKey(asks.MerchantID)
 	repeatEvent(t, c, stream, c.XRange(t.Context(), stream, "-", "+").Val()[0].Values, 1000)
-	for limit, cost := range map[int]time.Duration{1: 1, 100: 1, 197: 1, 200: 2, 300: 3, 500: 4} {
+	for limit, cost := range map[int]time.Duration{1: time.Second, 100: time.Second, 197: time.Second, 200: 2 * time.Second, 300: 3 * time.Second, 500: 4 * time.Second} {
 		rate := merchantTag(asks.MerchantID) + "rate:" + asks.MerchantID
 		must(t, c.Del(t.Context(), rate).Err())
 		admitted, page, err := s.Feed(t.Context(), asks, feed.Cursor{}, limit)
 		must(t, err)
-		if len(page.Entries) != limit || admitted.Quota.Reset != cost*time.Second {
-			t.Errorf("%d events of %d for %s, want %d s", len(page.Entries), limit, admitted.Quota.Reset, cost)
+		if len(page.Entries) != limit || admitted.Quota.Reset != cost {
+			t.Errorf("%d events of %d for %s, want %s", len(page.Entries), limit, admitted.Quota.Reset, cost)
 		}
 		stored, err := c.Get(t.Context(), rate).Int64()
 		if want := admitted.Now.Add(admitted.Quota.Reset).UnixMicro(); err != nil || stored != want {
