@@ -131,6 +131,10 @@ func issuesKeysInTheConsole(ctx SpecContext) {
 	})).To(Succeed())
 	merchant := consoleURL + "/merchants/" + shops + "/counter"
 
+	stranger := oidctest.NewBrowser(GinkgoTB())
+	stranger.Transport = till
+	// The node routes to the provider's pod a moment after that is ready.
+	Eventually(func() int { return stranger.Get(GinkgoTB(), consoleURL+"/sign-in").Status }).WithContext(ctx).Should(Equal(http.StatusOK))
 	dora := signIn(developer)
 	// Each console watches the merchant and the right itself.
 	Eventually(func() int { return dora.Get(GinkgoTB(), merchant+"/new-key").Status }).WithContext(ctx).Should(Equal(http.StatusOK))
