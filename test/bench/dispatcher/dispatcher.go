@@ -53,7 +53,7 @@ func Command() *cobra.Command {
 	options.AddRounds(command.Flags(), 3, 10)
 	command.Flags().IntVar(&events, "events", 20_000, "number of events in a round")
 	command.Flags().StringArrayVar(&flags, "flag", nil, "flag of the dispatcher, such as --flag=--webhook-concurrency=16")
-	command.Flags().Lookup("seconds").Usage = "length of the measurement at a constant rate, in seconds; the idle one takes half as long again"
+	command.Flags().Lookup("seconds").Usage = "length of the measurement at a constant rate, in seconds; the idle one takes six times as long"
 	return command
 }
 
@@ -100,7 +100,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	}
 	b.Progress("%d events a second for %s", constantRate, b.Length())
 	r.Lag = []lag{b.measureLag(ctx)}
-	rest := b.Length() * 3 / 2 // by default 15 s, the longest interval of a dispatcher
+	rest := 6 * b.Length() // by default four times the longest interval of a dispatcher
 	b.Progress("idle for %s", rest)
 	r.Idle = []idle{b.measureIdle(ctx, rest)}
 	b.publishPlain(ctx, manyMerchants-merchants)
