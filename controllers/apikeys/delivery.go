@@ -158,7 +158,8 @@ func retentionOver(f facts) bool {
 	return !end.IsZero() && !f.clockWrong && !f.now.Before(end)
 }
 
-// deliver writes the key into the Secret of the spec. lostSince is the value of LostSinceAnnotation; zero: none.
+// deliver writes the key into the Secret of the spec. lostSince is the value of LostSinceAnnotation; zero: none. It writes over no key of a
+// record that was published since the decision: see unchanged.
 func (r *Reconciler) deliver(ctx context.Context, f *facts, key apikey.Key, generation int64, lostSince time.Time) error {
 	existing := f.deliveredAs(f.target())
 	secret := &corev1.Secret{
@@ -171,6 +172,9 @@ func (r *Reconciler) deliver(ctx context.Context, f *facts, key apikey.Key, gene
 		},
 	}
 	if existing != nil {
+		if err := r.unchanged(ctx, *f); err != nil {
+			return err
+		}
 		existing.DeepCopyInto(&secret.ObjectMeta)
 	}
 	if secret.Annotations == nil {
@@ -213,8 +217,7 @@ func (r *Reconciler) move(ctx context.Context, f *facts, from delivered) error {
 	return r.deliver(ctx, f, key, f.record.Generation, lostSince)
 }
 
-// removeDelivered deletes delivered Secrets, if neither they nor ApiKey and record have changed since the decision. Of a process that was
-// frozen while it read, ApiKey and record may be older than a Secret that another operator has delivered since.
+// removeDelivered deletes delivered Secrets, if neither they nor ApiKey and record have changed since the decision.
 func (r *Reconciler) removeDelivered(ctx context.Context, f *facts, remove []removal) error {
 	if len(remove) == 0 {
 		return nil
@@ -232,7 +235,8 @@ func (r *Reconciler) removeDelivered(ctx context.Context, f *facts, remove []rem
 	return nil
 }
 
-// unchanged fails, as a lost race, if the spec of the ApiKey or its published Secret is another one than that of the facts.
+// unchanged fails, as a lost race, if the spec of the ApiKey or its published Secret is another one than that of the facts. Of a process that
+// was frozen while it read, both may be older than a Secret that another operator has delivered since.
 func (r *Reconciler) unchanged(ctx context.Context, f facts) error {
 	apiKey, err := reconciler.ReadUncached(ctx, r.Base, f.apiKey)
 	if err != nil {
@@ -242,9 +246,17 @@ func (r *Reconciler) unchanged(ctx context.Context, f facts) error {
 	if err != nil {
 		return err
 	}
-	if apiKey.Generation != f.apiKey.Generation || secret == nil || secret.ResourceVersion != f.secret.ResourceVersion {
+	if apiKey.Generation != f.apiKey.Generation || resourceVersion(secret) != resourceVersion(f.secret) {
 		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.SchemeGroupVersion.Group, Resource: "apikeys"}, apiKey.Name,
 			errors.New("it has changed since its delivered Secrets were read"))
 	}
 	return nil
+}
+
+// resourceVersion is empty for a Secret that does not exist.
+func resourceVersion(secret *corev1.Secret) string {
+	if secret == nil {
+		return ""
+	}
+	return secret.ResourceVersion
 }

@@ -150,26 +150,59 @@ func TestDelivery_None(t *testing.T) {
 	}.check(t)
 }
 
+// rotate does what another operator does: it delivers and publishes the key of generation 3.
+func rotate(t *testing.T, c client.Client, f facts) {
+	t.Helper()
+	secret := new(corev1.Secret)
+	read(t, c, client.ObjectKey{Namespace: "shops", Name: "till-key"}, secret)
+	secret.Annotations[GenerationAnnotation] = "3"
+	secret.Data = map[string][]byte{dataAPIKey: []byte("of generation 3")}
+	write(t, c, secret)
+	secret = new(corev1.Secret)
+	read(t, c, client.ObjectKey{Namespace: "credentials", Name: published.KeyName(f.record.KeyID)}, secret)
+	next := f.record.Rotated(published.Current{Digest: apikey.NewDigest("of generation 3"), CreatedAt: now}, v1alpha1.RotationSchedule, 0, now)
+	update, err := published.EncodeKey("credentials", next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = update.Data
+	write(t, c, secret)
+}
+
 // A process is frozen after it has read the ApiKey and the record. Meanwhile another operator delivers a new key in the Secret that the frozen
-// one then reads, and takes for a stale one.
+// one then reads, and is about to write over with one that it cannot publish. Nobody else would have the new key.
+func TestIssue_FrozenBeforeTheSecret(t *testing.T) {
+	f, once := upToDate(), false
+	f.apiKey.Spec.Rotation.Trigger = "b"
+	r := frozen(t, clocktesting.NewFakePassiveClock(now), func(stored client.Client, key client.ObjectKey) {
+		if key.Name == "till-key" && !once {
+			once = true
+			rotate(t, stored, f)
+		}
+	}, stored(t, f)...)
+	read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
+	seen, err := r.gatherUncached(t.Context(), f.apiKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := decide(seen)
+	if p.newKey == nil {
+		t.Fatal("no rotation is decided")
+	}
+	if _, err := r.apply(t.Context(), p); !reconciler.Superseded(err) {
+		t.Errorf("the rotation: %v, want a lost race", err)
+	}
+	secret := new(corev1.Secret)
+	read(t, r.Client, client.ObjectKey{Namespace: "shops", Name: "till-key"}, secret)
+	if got := string(secret.Data[dataAPIKey]); got != "of generation 3" {
+		t.Error("the delivered key was written over")
+	}
+}
+
+// A process is frozen as above, and takes the Secret for a stale one.
 func TestRemoveDelivered_FrozenBeforeTheSecret(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, c client.Client, f facts){
-		"a rotation": func(t *testing.T, c client.Client, f facts) {
-			t.Helper()
-			secret := new(corev1.Secret)
-			read(t, c, client.ObjectKey{Namespace: "credentials", Name: published.KeyName(f.record.KeyID)}, secret)
-			next := f.record.Rotated(published.Current{Digest: apikey.NewDigest("next"), CreatedAt: now}, v1alpha1.RotationSchedule, 0, now)
-			update, err := published.EncodeKey("credentials", next)
-			if err != nil {
-				t.Fatal(err)
-			}
-			secret.Data = update.Data
-			write(t, c, secret)
-			secret = new(corev1.Secret)
-			read(t, c, client.ObjectKey{Namespace: "shops", Name: "till-key"}, secret)
-			secret.Annotations[GenerationAnnotation] = "3"
-			write(t, c, secret)
-		},
+		"a rotation": rotate,
 		"a delivery that is wanted again": func(t *testing.T, c client.Client, f facts) {
 			t.Helper()
 			apiKey := new(v1alpha1.ApiKey)
