@@ -10,6 +10,6 @@ if result then
   return result .. quota
 end
 -- Each chunk is a request of the limit. The first one is charged already; of the others it reads as many as there is room for.
-local last, since, rows, chunks = list_ended(1 + math.floor((now_us + burst - tat) / cost))
+local last, since, rows, chunks = list_ended(1 + room())
 surcharge(chunks - 1)
 return {'OK' .. quota, last, since, rows}

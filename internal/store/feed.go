@@ -28,8 +28,9 @@ type FeedPage struct {
 	Corrupt int
 }
 
-// Feed reads at most limit events after a cursor of the caller's account; the zero Cursor is before the first event that is kept. Errors: those
-// of Admit, those of feed.Cursor.Check, and feed.ErrUnsupported if the next event was written by a newer version.
+// Feed reads at most limit events after a cursor of the caller's account; the zero Cursor is before the first event that is kept. Each scannedAtOnce
+// of them are charged as a request, so a page ends where the limit has no room for more. Errors: those of Admit, those of feed.Cursor.Check, and
+// feed.ErrUnsupported if the next event was written by a newer version.
 func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor, limit int) (Admitted, FeedPage, error) {
 	after.Account = admission.account()
 	call := merchantCall{Call: redis.NewCall(readFeedScript)}
@@ -37,7 +38,8 @@ func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor
 	call.Key("feed_key", admission.space(), outbox.FeedKey, after.Account)
 	s.admissionArgs(&call, &admission)
 	call.Text("after", after.Entry.String())
-	call.Int("limit", int64(limit)+2) // the last one that was read, and one that says that there are more
+	const besides = 2 // the last one that was read, and one that says that there are more
+	call.Int("limit", int64(limit)+besides)
 	call.Millis("age", s.history.Age)
 	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
@@ -47,6 +49,7 @@ func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor
 	if err != nil {
 		return admitted, FeedPage{}, err
 	}
+	limit = int(reply.Int()) - besides
 	entries := reply.List()
 	kept := feed.Kept{Since: admitted.Now.Truncate(time.Millisecond).Add(-s.history.Age), Entry: !reply.More()}
 	if !kept.Entry {

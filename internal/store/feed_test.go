@@ -308,25 +308,45 @@ func TestFeed_UnreadableEntries(t *testing.T) {
 	}
 }
 
-// Each hundred events of a page are charged as a request, as far as the limit has room.
+// Each hundred events of a page are charged as a request, and a page is no longer than there is room for: a merchant that is at its limit
+// all the time reads no long ones.
 func TestFeed_Charged(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
-	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 4})
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 10})
 	must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
-	stream := feedKey(asks.MerchantID)
+	stream, rate := feedKey(asks.MerchantID), merchantTag(asks.MerchantID)+"rate:"+asks.MerchantID
 	repeatEvent(t, c, stream, c.XRange(t.Context(), stream, "-", "+").Val()[0].Values, 1000)
-	for limit, cost := range map[int]time.Duration{1: time.Second, 100: time.Second, 197: time.Second, 200: 2 * time.Second, 300: 3 * time.Second, 500: 4 * time.Second} {
-		rate := merchantTag(asks.MerchantID) + "rate:" + asks.MerchantID
-		must(t, c.Del(t.Context(), rate).Err())
-		admitted, page, err := s.Feed(t.Context(), asks, feed.Cursor{}, limit)
-		must(t, err)
-		if len(page.Entries) != limit || admitted.Quota.Reset != cost {
-			t.Errorf("%d events of %d for %s, want %s", len(page.Entries), limit, admitted.Quota.Reset, cost)
-		}
-		stored, err := c.Get(t.Context(), rate).Int64()
-		if want := admitted.Now.Add(admitted.Quota.Reset).UnixMicro(); err != nil || stored != want {
-			t.Errorf("charged until %d, want %d: %v", stored, want, err)
-		}
+	for name, test := range map[string]struct {
+		room, limit  int // requests, events
+		listed, cost int
+	}{
+		"an event":              {10, 1, 1, 1},
+		"a page":                {10, 100, 100, 1},
+		"the most for one":      {10, 197, 197, 1},
+		"a long page":           {10, 200, 200, 2},
+		"the longest":           {10, 500, 500, 5},
+		"just room for it":      {5, 500, 500, 5},
+		"room for less":         {4, 500, 497, 4},
+		"room for itself":       {1, 500, 197, 1},
+		"a page that just fits": {1, 100, 100, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			used := time.Duration(10-test.room) * time.Second
+			must(t, c.Set(t.Context(), rate, c.Time(t.Context()).Val().Add(used).UnixMicro(), 0).Err())
+			admitted, page, err := s.Feed(t.Context(), asks, feed.Cursor{}, test.limit)
+			must(t, err)
+			// A request may find that a moment of what was used has passed.
+			if cost := admitted.Quota.Reset - used; len(page.Entries) != test.listed || cost.Round(time.Second) != time.Duration(test.cost)*time.Second {
+				t.Errorf("%d events for %s", len(page.Entries), cost)
+			}
+			if !page.Cursor.HeadAt.IsZero() {
+				t.Error("as if there were no more")
+			}
+			stored, err := c.Get(t.Context(), rate).Int64()
+			if want := admitted.Now.Add(admitted.Quota.Reset).UnixMicro(); err != nil || stored != want {
+				t.Errorf("charged until %d, want %d: %v", stored, want, err)
+			}
+		})
 	}
 }
 
