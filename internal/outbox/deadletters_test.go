@@ -3,13 +3,16 @@ package outbox_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -247,5 +250,33 @@ func TestResend_TestModeWatchesNothing(t *testing.T) {
 	}
 	if watched := s.redis.ZRange(t.Context(), s.tag+"watched", 0, -1).Val(); len(watched) != 0 {
 		t.Errorf("watched: %v", watched)
+	}
+}
+
+// Events that are sent again are in the feed already, and test events are in none: who waits for the feed is not woken, as it is charged for each
+// read. A dispatcher is.
+func TestPublish_NothingNewInFeeds(t *testing.T) {
+	s := newFixture(t)
+	dead := s.deadLetter(t, "dns")
+	testEvent := func(trigger string) feed.Event {
+		return feed.NewWebhookTest(s.asks.MerchantID, "Acme Coffee", trigger, storetest.RotatedAt)
+	}
+	for name, send := range map[string]func() error{
+		"sent again":      func() error { _, err := s.Resend(t.Context(), outbox.ResendRequest{IDs: []string{dead}}); return err },
+		"a test":          func() error { _, err := s.RecordTest(t.Context(), testEvent("1")); return err },
+		"a person's test": func() error { _, err := s.SendWebhookTest(t.Context(), testEvent("2")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			subscription := s.redis.Subscribe(t.Context(), s.tag+store.EndedChannel)
+			defer func() { must(t, subscription.Close()) }()
+			_, err := subscription.Receive(t.Context()) // it is confirmed
+			must(t, err)
+			must(t, send())
+			message, err := subscription.ReceiveMessage(t.Context())
+			must(t, err)
+			if _, account, _ := strings.Cut(message.Payload, " "); account != "-" {
+				t.Errorf("%q wakes who waits for the feed of %q", message.Payload, account)
+			}
+		})
 	}
 }

@@ -8,7 +8,7 @@ local trigger, keep, account, event = unpack(ARGV)
 local recorded = call('GET', last_key) ~= trigger and call('EXISTS', event_key) == 0
 if recorded then
   events.record(event_key, account, event)
-  events.publish('-', account)
+  events.publish('-', '-') -- it is in no feed
 end
 call('SET', last_key, trigger, 'PX', keep)
 return {'OK', recorded and 1 or 0}

@@ -23,7 +23,7 @@ for i, id in ipairs({unpack(ARGV, 2)}) do
   end
 end
 if sent > 0 then
-  events.publish('-', account)
+  events.publish('-', '-') -- the feed has them already
   if not events.is_test(account) then
     call('ZADD', watched_key, 'NX', now_ms, account) -- its dead letters are fewer
   end

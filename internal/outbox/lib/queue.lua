@@ -68,8 +68,8 @@ function events.record(key, account, event)
   events.add(account, now_ms, string.match(key, ':event:(.*)'))
 end
 
--- Notifies the subscribers of the bucket that something happened to a session, or to none ('-'), of an account. An error only
--- delays them, as they also poll: it must not fail a payment that is recorded.
+-- Notifies the subscribers of the bucket that there is an event: of a session, or of none ('-'), and new in the feed of an account, or of none
+-- ('-'). An error only delays them, as they also poll: it must not fail a payment that is recorded.
 function events.publish(session_id, account)
   redis.pcall(PUBLISH_COMMAND, string.match(due_key, '^.-:') .. 'ended', session_id .. ' ' .. account)
 end
