@@ -3,6 +3,7 @@ package live_test
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -121,6 +123,76 @@ func TestHub_MessageDuringRead(t *testing.T) {
 	wantEnded(t, second, session.Cancelled)
 	close(goOn)
 	wantEnded(t, w, session.Cancelled)
+}
+
+// A session ends before Redis has subscribed the replica, and all readers are busy then. What the watcher has read before does not put off the read
+// that is due.
+func TestHub_SeenWhileReadersAreBusy(t *testing.T) {
+	server := redistest.Start(t)
+	s := storetest.New(t, server.URL())
+	if err := storetest.Inspect(t, server).Do(t.Context(), "ACL", "SETUSER", "quiet", "on", ">secret", "~{b*", "+@all", "resetchannels").Err(); err != nil {
+		t.Fatal(err)
+	}
+	quiet := storetest.New(t, "redis://quiet:secret@"+server.Addr()) // its scripts may publish nothing
+	asks := storetest.MerchantIn(7)
+	id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
+	const readers = 8
+	busy, goOn := make(chan struct{}, readers+1), make(chan struct{})
+	registry := prometheus.NewRegistry()
+	hub := start(t, s, func(o *live.Options) {
+		o.Registerer = registry
+		o.Read = func(ctx context.Context, read session.ID) (store.PublicSession, error) {
+			if read != id {
+				busy <- struct{}{}
+				<-goOn
+			}
+			return s.WatchedSession(ctx, read)
+		}
+	})
+	free := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(free)
+	subscribed := func(buckets int) {
+		t.Helper()
+		await.Until(t, storetest.Timeout, "Redis has subscribed the buckets", func() bool {
+			return gauge(t, registry, "merchant_operator_redis_subscriptions", "active") == float64(buckets)
+		})
+	}
+	for i := range readers + 1 { // the last one waits for a reader
+		watch(t, hub, storetest.MustCreate(t, s, storetest.MerchantIn(session.Bucket(20+i)), storetest.NewSession()).Session.ID)
+		subscribed(i + 1)
+	}
+	for range readers {
+		<-busy
+	}
+
+	w := watch(t, hub, id)
+	sess, err := s.WatchedSession(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel(t, quiet, asks, id)
+	subscribed(readers + 2)
+	w.Seen(sess)
+	free()
+	wantEnded(t, w, session.Cancelled)
+}
+
+// gauge returns the value of a gauge with a label.
+func gauge(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == name && metric.GetLabel()[0].GetValue() == label {
+				return metric.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no %s", name)
+	return 0
 }
 
 func TestHub_ExpiredAndVanished(t *testing.T) {

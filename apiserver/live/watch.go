@@ -69,13 +69,15 @@ func (h *Hub) want(bucket session.Bucket) *bucketState {
 func (w *Watch) Seen(sess store.PublicSession) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
+	now := time.Now()
 	switch {
 	case w.session.over() || w.session.reading: // what a reader learns is newer
 	case sess.Status.Final():
-		w.hub.learn(w.session, sess, time.Now())
+		w.hub.learn(w.session, sess, now)
 		w.session.notify()
-	case w.session.reason != Message: // which may be of a change since
-		w.hub.learn(w.session, sess, time.Now())
+	case w.session.reason == Message || !w.session.at.After(now): // a read that is due may be of a change since
+	default:
+		w.hub.learn(w.session, sess, now)
 	}
 }
 
