@@ -136,6 +136,31 @@ var _ = Describe("The digest of an externally generated key", func() {
 		}),
 	)
 
+	It("that was rotated away does not come back with an ApiKey that is created again after a restore of etcd", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").digest(vaultDigest))
+		backup, claim := f.record(key), f.secret(f.credentials, published.DigestClaimName(vaultDigest))
+		claim.ResourceVersion, claim.UID = "", ""
+		f.rotateOverHTTP(key)
+		f.awaitGeneration(key, 2)
+		Eventually(func() bool { return f.claim(vaultDigest).Replaced }).Should(BeTrue())
+		f.stop()
+		backup.Superseded, backup.NewerIssued = true, f.record(key).Order().Issued // by the API, which knows the newest key
+		f.rewrite(key, func(r *published.KeyRecord) { *r = backup })
+		f.delete(f.secret(f.credentials, claim.Name))
+		Expect(f.kube.Create(context.Background(), claim)).To(Succeed())
+
+		f.startOperator()
+		f.awaitStalled(key, v1alpha1.ReasonKeyDigestUsed)
+		f.delete(key)
+		f.awaitGone(key)
+		again := aKey("till", "coffee").digest(vaultDigest).ApiKey
+		f.apply(again)
+		f.awaitStalled(again, v1alpha1.ReasonKeyDigestUsed)
+		Expect(f.publishedSecret(again)).To(BeNil())
+	})
+
 	It("comes back to an ApiKey that a backup restored with another UID, and has never two records", func() {
 		f := newFixture()
 		coffee := f.merchant(aMerchant("coffee"))

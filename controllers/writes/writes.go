@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
@@ -76,16 +77,17 @@ func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now
 }
 
 // RetireClaims marks the claims to digests that another key has replaced, before the record of their ApiKey is deleted: an ApiKey that is created
-// again with its name gets the current digest back, and none that was rotated away. Nothing is concluded from a record that is superseded or
-// cannot be decoded.
+// again with its name gets the current digest back, and none that was rotated away. Of a record that is superseded the newest key is unknown: the
+// digest that it has handled stays refused, as it is while the ApiKey exists, and nothing is concluded about others. Nor is anything from a
+// record that cannot be decoded.
 func RetireClaims(ctx context.Context, c client.Client, secret *corev1.Secret, claims []corev1.Secret) error {
 	record, err := published.DecodeKey(secret)
-	if err != nil || record.Superseded {
+	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
 	for i := range claims {
 		claim, err := published.DecodeDigestClaim(&claims[i])
-		if err != nil || claim.KeyID != record.KeyID || claim.Replaced || claim.Digest.Equal(record.Current.Digest) {
+		if err != nil || claim.KeyID != record.KeyID || claim.Replaced || !replaced(record, claim.Digest) {
 			continue
 		}
 		claim.Replaced = true
@@ -98,6 +100,14 @@ func RetireClaims(ctx context.Context, c client.Client, secret *corev1.Secret, c
 		}
 	}
 	return nil
+}
+
+// replaced reports whether a digest that the ApiKey of the record has claimed must not return without the record.
+func replaced(record published.KeyRecord, digest apikey.Digest) bool {
+	if record.Superseded {
+		return record.HandledDigest != nil && digest.Equal(*record.HandledDigest)
+	}
+	return !digest.Equal(record.Current.Digest)
 }
 
 // revokeKey revokes a record by its envelope. One without an envelope ends with its tombstone, which the caller writes.
