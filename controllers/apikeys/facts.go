@@ -123,67 +123,100 @@ func (f facts) deliveredAs(name string) *delivered {
 // gather reads the facts from the caches. The facts name the ApiKey even if there is an error.
 func (r *Reconciler) gather(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
-	f, err = r.read(ctx, r.Client, apiKey)
+	f, err = r.readPublished(ctx, apiKey)
 	if err != nil {
+		return f, err
+	}
+	if err := r.readSpecified(ctx, r.Client, &f); err != nil {
 		return f, err
 	}
 	f.delivered, err = r.cachedDelivered(ctx, apiKey)
 	return f, err
 }
 
-// read reads all but the delivered Secrets.
-func (r *Reconciler) read(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (facts, error) {
-	f, err := r.readPublished(ctx, from, apiKey)
+// readPublished reads the published record and the Merchant from the caches: what a restriction needs.
+func (r *Reconciler) readPublished(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	f = r.newFacts(apiKey)
+	if err := r.readRecord(ctx, r.Client, &f); err != nil {
+		return f, err
+	}
+	return f, r.readMerchant(ctx, r.Client, &f)
+}
+
+// readPublishedUncached reads from the API server the record first, and then the ApiKey and its Merchant. A write of the record replaces the
+// version that was read. So a process that is frozen in between publishes nothing of a spec that is older than what another operator has
+// published meanwhile.
+func (r *Reconciler) readPublishedUncached(ctx context.Context, cached *v1alpha1.ApiKey) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	f = r.newFacts(cached)
+	if err := r.readRecord(ctx, r.APIReader, &f); err != nil {
+		return f, err
+	}
+	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
 	if err != nil {
 		return f, err
 	}
-	if text := apiKey.Spec.KeyDigest; text != "" {
-		digest, err := apikey.ParseDigest(text)
-		if err != nil {
-			return f, fmt.Errorf("spec.keyDigest: %w", err)
-		}
-		f.digest = &digest
-	}
-	if f.uses, err = r.LastUses.ApiKey(ctx, published.ID(apiKey.UID)); err != nil {
-		return f, err
-	}
-	if f.merchantID == "" {
-		if f.merchants, err = r.merchantNames(ctx, apiKey.Namespace); err != nil {
-			return f, err
-		}
-	}
-	err = r.gatherClaims(ctx, from, &f)
-	return f, err
+	f.apiKey = current
+	return f, r.readMerchant(ctx, r.APIReader, &f)
 }
 
-// readPublished reads the Merchant and the published record: what a restriction needs.
-func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, apiKey *v1alpha1.ApiKey) (f facts, err error) {
-	defer func() { f.now, f.clockWrong = r.Time() }()
-	keyID := published.ID(apiKey.UID)
-	f = facts{apiKey: apiKey, seen: r.versions.newest(keyID), times: r.OldKeys}
-	f.warned, f.unpublished = r.Warned(apiKey, apiKey.Status.Conditions), r.unpublishedKeyFor(apiKey)
+// newFacts returns what this process knows of the ApiKey.
+func (r *Reconciler) newFacts(apiKey *v1alpha1.ApiKey) facts {
+	return facts{
+		apiKey: apiKey, seen: r.versions.newest(published.ID(apiKey.UID)), times: r.OldKeys,
+		warned: r.Warned(apiKey, apiKey.Status.Conditions), unpublished: r.unpublishedKeyFor(apiKey),
+	}
+}
+
+func (r *Reconciler) readRecord(ctx context.Context, from client.Reader, f *facts) error {
+	name := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(published.ID(f.apiKey.UID))}
+	secret := new(corev1.Secret)
+	switch err := from.Get(ctx, name, secret); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	f.secret = secret
+	record, err := published.DecodeKey(secret)
+	f.newer = errors.Is(err, published.ErrNewerVersion)
+	if err == nil {
+		f.record = &record
+	}
+	return nil
+}
+
+func (r *Reconciler) readMerchant(ctx context.Context, from client.Reader, f *facts) error {
 	var merchant v1alpha1.Merchant
-	merchantKey := client.ObjectKey{Namespace: apiKey.Namespace, Name: apiKey.Spec.MerchantRef.Name}
-	switch err := from.Get(ctx, merchantKey, &merchant); {
+	name := client.ObjectKey{Namespace: f.apiKey.Namespace, Name: f.apiKey.Spec.MerchantRef.Name}
+	switch err := from.Get(ctx, name, &merchant); {
 	case err == nil && merchant.DeletionTimestamp.IsZero():
 		f.merchantID, f.merchantState = published.ID(merchant.UID), merchant.Spec.State
 	case client.IgnoreNotFound(err) != nil:
-		return f, fmt.Errorf("read Merchant %s: %w", merchantKey, err)
+		return fmt.Errorf("read Merchant %s: %w", name, err)
 	}
-	secretKey := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.KeyName(keyID)}
-	secret := new(corev1.Secret)
-	switch err := from.Get(ctx, secretKey, secret); {
-	case err == nil:
-		f.secret = secret
-		record, err := published.DecodeKey(secret)
-		f.newer = errors.Is(err, published.ErrNewerVersion)
-		if err == nil {
-			f.record = &record
+	return nil
+}
+
+// readSpecified reads what a whole reconciliation needs besides, but for the delivered Secrets.
+func (r *Reconciler) readSpecified(ctx context.Context, from client.Reader, f *facts) (err error) {
+	if text := f.apiKey.Spec.KeyDigest; text != "" {
+		digest, err := apikey.ParseDigest(text)
+		if err != nil {
+			return fmt.Errorf("spec.keyDigest: %w", err)
 		}
-	case !apierrors.IsNotFound(err):
-		return f, fmt.Errorf("read Secret %s: %w", secretKey, err)
+		f.digest = &digest
 	}
-	return f, nil
+	if f.uses, err = r.LastUses.ApiKey(ctx, published.ID(f.apiKey.UID)); err != nil {
+		return err
+	}
+	if f.merchantID == "" {
+		if f.merchants, err = r.merchantNames(ctx, f.apiKey.Namespace); err != nil {
+			return err
+		}
+	}
+	return r.gatherClaims(ctx, from, f)
 }
 
 // merchantNames returns the sorted names of the Merchants of a namespace, from the cache.
@@ -219,8 +252,11 @@ func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKe
 // Secrets the next reconciliation, which the watch of a deleted one starts, reads others.
 func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
-	f, err = r.read(ctx, r.APIReader, apiKey)
+	f, err = r.readPublishedUncached(ctx, apiKey)
 	if err != nil {
+		return f, err
+	}
+	if err := r.readSpecified(ctx, r.APIReader, &f); err != nil {
 		return f, err
 	}
 	cached, err := r.cachedDelivered(ctx, apiKey)

@@ -4,10 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
 // A process that is frozen while it reads sees what others did meanwhile. By the time before that, the new key would be older than the one
@@ -29,7 +34,7 @@ func TestGather_TimeOfTheFacts(t *testing.T) {
 		"a restriction": {
 			published.KeyName(published.ID(thisUID)),
 			func(r *Reconciler, f facts) (facts, error) {
-				return r.readPublished(t.Context(), r.APIReader, f.apiKey)
+				return r.readPublishedUncached(t.Context(), f.apiKey)
 			},
 		},
 	} {
@@ -48,6 +53,69 @@ func TestGather_TimeOfTheFacts(t *testing.T) {
 			}
 			if !f.now.Equal(now.Add(away)) || !f.clockWrong {
 				t.Errorf("the time is %s after %s of reading, wrong: %t", f.now, away, f.clockWrong)
+			}
+		})
+	}
+}
+
+// A process is frozen while it reads the facts from the API server. Meanwhile the spec gets another digest, which another operator publishes,
+// and that key is replaced over HTTP. The digest that the spec had before must not be published over it.
+func TestPlan_FrozenBeforeTheRecord(t *testing.T) {
+	before, wanted, after := apikey.NewDigest("before"), apikey.NewDigest("wanted"), apikey.NewDigest("after")
+	current := published.Current{Digest: apikey.NewDigest("over HTTP"), Prefix: "mk_live_x", CreatedAt: now}
+	record := published.KeyName(published.ID(thisUID))
+	for _, frozenAt := range []string{record, "till", "coffee", published.DigestClaimName(wanted)} {
+		t.Run(frozenAt, func(t *testing.T) {
+			f := upToDate()
+			f.record.MerchantID, f.record.HandledDigest, f.delivered = published.ID("merchant"), &before, nil
+			f.apiKey.Spec.Rotation, f.apiKey.Spec.KeyDigest = v1alpha1.Rotation{}, wanted.Hex()
+			f.record.HandledTrigger = ""
+			objects := stored(t, f)
+			for _, digest := range []apikey.Digest{before, wanted, after} {
+				claim, err := published.EncodeDigestClaim("credentials", published.DigestClaim{
+					Digest: digest, Source: f.record.Source, KeyID: f.record.KeyID, ClaimedAt: now,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				objects = append(objects, claim)
+			}
+			once := false
+			r := frozen(t, clocktesting.NewFakePassiveClock(now), func(stored client.Client, key client.ObjectKey) {
+				if key.Name != frozenAt || once {
+					return
+				}
+				once = true
+				apiKey, secret := new(v1alpha1.ApiKey), new(corev1.Secret)
+				read(t, stored, client.ObjectKeyFromObject(f.apiKey), apiKey)
+				apiKey.Spec.KeyDigest = after.Hex()
+				write(t, stored, apiKey)
+				next := f.record.Rotated(current, v1alpha1.RotationAPI, 0, now)
+				next.HandledDigest = &after
+				read(t, stored, client.ObjectKey{Namespace: "credentials", Name: record}, secret)
+				update, err := published.EncodeKey("credentials", next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				secret.Data = update.Data
+				write(t, stored, secret)
+			}, objects...)
+			var err error
+			if r.Metrics, err = NewMetrics(prometheus.NewRegistry()); err != nil {
+				t.Fatal(err)
+			}
+			read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
+			p, err := r.plan(t.Context(), f.apiKey, false)
+			if err == nil {
+				_, err = r.apply(t.Context(), p)
+			}
+			if err != nil && !reconciler.Superseded(err) {
+				t.Error(err)
+			}
+			secret := new(corev1.Secret)
+			read(t, r.Client, client.ObjectKey{Namespace: "credentials", Name: record}, secret)
+			if got, err := published.DecodeKey(secret); err != nil || !got.Current.Digest.Equal(current.Digest) {
+				t.Errorf("the key is replaced by one of generation %d with the cause %s, %v", got.Generation, got.LastRotation.Cause, err)
 			}
 		})
 	}

@@ -98,11 +98,7 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 	if p.idle() || added && p.newKey != nil && p.digest == nil && cached.untouched() {
 		return p, nil
 	}
-	current, err := reconciler.ReadUncached(ctx, r.Base, apiKey)
-	if err != nil {
-		return p, err
-	}
-	f, err := r.gatherUncached(ctx, current)
+	f, err := r.gatherUncached(ctx, apiKey)
 	if err != nil {
 		f.incomplete = true
 		return &plan{facts: f}, err

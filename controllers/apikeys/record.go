@@ -37,14 +37,10 @@ func repair(f facts) *published.KeyRecord {
 // publishRestriction publishes what only restricts the key, and nothing else: it is disabled, expires earlier, may do less, is
 // accepted from fewer addresses, or its record was restored.
 func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.ApiKey) (bool, error) {
-	if f, err := r.readPublished(ctx, r.Client, cached); err != nil || restrictedRecord(f) == nil {
+	if f, err := r.readPublished(ctx, cached); err != nil || restrictedRecord(f) == nil {
 		return false, err
 	}
-	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
-	if err != nil {
-		return false, err
-	}
-	f, err := r.readPublished(ctx, r.APIReader, current)
+	f, err := r.readPublishedUncached(ctx, cached)
 	if err != nil {
 		return false, err
 	}
@@ -55,7 +51,7 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Ap
 	if err := r.publish(ctx, &f, *record); err != nil {
 		return false, err
 	}
-	r.Emit(current, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
+	r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
 	return true, nil
 }
 
