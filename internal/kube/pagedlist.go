@@ -28,19 +28,25 @@ const (
 )
 
 // PagedInformers returns a constructor for the informers of a cache (cache.Options.NewInformer) that bounds the memory of a list: it is
-// read in pages, and each page is transformed before the next one is read. An API server since Kubernetes 1.34 streams the objects
-// of a list one by one, and is asked for no page. The client must be of a config of Load; with another one all pages are short.
+// read in pages, and each page is transformed before the next one is read. The client must be of a config of Load; with another one all
+// pages are short.
 func PagedInformers(transform cache.TransformFunc) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	return func(source cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		whole := cache.ToListerWatcherWithContext(source)
-		return cache.NewSharedIndexInformer(&cache.ListWatch{
+		return cache.NewSharedIndexInformer(pagedSource{&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				return listInPages(ctx, whole.ListWithContext, transform, options, maxPageBytes)
 			},
 			WatchFuncWithContext: whole.WatchWithContext,
-		}, object, resync, indexers)
+		}}, object, resync, indexers)
 	}
 }
+
+// pagedSource makes a reflector list, and not watch the list: as an event of its own each object costs client and API server twice as much.
+type pagedSource struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is asked by a reflector.
+func (pagedSource) IsWatchListSemanticsUnSupported() bool { return true }
 
 // listFunc lists one page.
 type listFunc func(context.Context, metav1.ListOptions) (runtime.Object, error)

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
 // However many objects there are, only one page of them is in memory as it was read. Pages whose bytes are not counted stay short.
@@ -186,3 +191,58 @@ func TestListInPages_Expired(t *testing.T) {
 		t.Errorf("a version that always expires: %v, want the error, for the reflector to wait", err)
 	}
 }
+
+// An informer lists from a real API server, which would send each object as an event of its own if it was asked to.
+func TestPagedInformers(t *testing.T) {
+	config := rest.CopyConfig(kubetest.Start(t).Config)
+	boundPages(config)
+	var mu sync.Mutex
+	var limits []string
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch query := r.URL.Query(); {
+			case query.Has("sendInitialEvents"):
+				t.Errorf("the informer watches its list: %s", r.URL)
+			case r.Method == http.MethodGet && !query.Has("watch"):
+				limits = append(limits, query.Get("limit"))
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	client, err := Client(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const objects = firstPage + 5
+	maps := client.CoreV1().ConfigMaps("default")
+	for i := range objects {
+		named := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}, Data: map[string]string{"theirs": "x"}}
+		if _, err := maps.Create(t.Context(), named, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", "default", func(*metav1.ListOptions) {})
+	informer := PagedInformers(func(object any) (any, error) {
+		object.(*corev1.ConfigMap).Data = nil
+		return object, nil
+	})(source, &corev1.ConfigMap{}, 0, nil)
+	go informer.RunWithContext(t.Context())
+	await.Until(t, time.Minute, "the list is read", informer.HasSynced)
+	for i := range objects {
+		got, found, err := informer.GetStore().GetByKey(fmt.Sprintf("default/n%d", i))
+		if err != nil || !found || got.(*corev1.ConfigMap).Data != nil {
+			t.Errorf("object %d: %v, %v", i, got, err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"20", "40"}; !slices.Equal(limits, want) {
+		t.Errorf("lists of %v objects, want %v", limits, want)
+	}
+}
+
+type roundTripperFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
