@@ -141,7 +141,8 @@ func (r *Reconciler) readPublished(ctx context.Context, apiKey *v1alpha1.ApiKey)
 	if err := r.readRecord(ctx, r.Client, &f); err != nil {
 		return f, err
 	}
-	return f, r.readMerchant(ctx, r.Client, &f)
+	err = r.readMerchant(ctx, r.Client, &f)
+	return f, err
 }
 
 // readPublishedUncached reads from the API server the record first, and then the ApiKey and its Merchant. A write of the record replaces the
@@ -158,7 +159,8 @@ func (r *Reconciler) readPublishedUncached(ctx context.Context, cached *v1alpha1
 		return f, err
 	}
 	f.apiKey = current
-	return f, r.readMerchant(ctx, r.APIReader, &f)
+	err = r.readMerchant(ctx, r.APIReader, &f)
+	return f, err
 }
 
 // newFacts returns what this process knows of the ApiKey.
