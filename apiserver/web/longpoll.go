@@ -20,15 +20,13 @@ type LongPoll struct {
 
 // Wait is the wait of one request.
 type Wait struct {
-	event        *Event
-	request      *http.Request
-	control      *http.ResponseController
-	writeTimeout time.Duration
-	drain        time.Duration
-	draining     <-chan struct{} // nil: seen
-	end          time.Time
-	timer        *time.Timer
-	count        func()
+	poll    LongPoll // its Draining is nil once that was seen
+	event   *Event
+	request *http.Request
+	control *http.ResponseController
+	end     time.Time
+	timer   *time.Timer
+	count   func()
 }
 
 // Start begins a wait. Until Stop ends it, the request is not among those that are counted against the maximum.
@@ -38,10 +36,7 @@ func (l LongPoll) Start(e *Event, w http.ResponseWriter, r *http.Request, atMost
 	if err := control.SetReadDeadline(end.Add(l.WriteTimeout)); err != nil {
 		return nil, fmt.Errorf("hold a request: %w", err)
 	}
-	return &Wait{
-		event: e, request: r, control: control, writeTimeout: l.WriteTimeout, drain: l.Drain, draining: l.Draining, end: end,
-		timer: time.NewTimer(atMost), count: httpserver.Uncount(r.Context()),
-	}, nil
+	return &Wait{l, e, r, control, end, time.NewTimer(atMost), httpserver.Uncount(r.Context())}, nil
 }
 
 // Stop ends the wait.
@@ -54,20 +49,21 @@ func (w *Wait) Stop() {
 // gone. After true it may be called again.
 func (w *Wait) For(happened <-chan struct{}) (did bool, err error) {
 	w.event.Hold(func() {
-		for waiting := true; waiting; {
-			waiting = false
+		for {
 			select {
+			case <-w.poll.Draining:
+				w.poll.Draining = nil
+				w.timer.Reset(min(time.Until(w.end), jitter.UpTo(w.poll.Drain)))
+				continue
 			case <-happened:
 				did = true
 			case <-w.request.Context().Done():
 				err = w.request.Context().Err()
-			case <-w.draining:
-				w.draining, waiting = nil, true
-				w.timer.Reset(min(time.Until(w.end), jitter.UpTo(w.drain)))
 			case <-w.timer.C:
 			}
+			return
 		}
 	})
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.writeTimeout)) // an error comes with the write
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.poll.WriteTimeout)) // an error comes with the write
 	return did, err
 }
