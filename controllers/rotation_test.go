@@ -125,6 +125,33 @@ var _ = Describe("A trigger that is changed without end", func() {
 		Expect(f.live(rotated, f.delivered("till-key"))).To(BeTrue())
 	})
 
+	It("does not use up the claims of an ApiKey, if it is spec.keyDigest", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee").digest(vaultDigest))
+		set := func(text string) apikey.Digest {
+			GinkgoHelper()
+			digest := apikey.NewDigest(text + ", of 32 characters or more than that")
+			change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.KeyDigest = digest.Hex() })
+			return digest
+		}
+		for n := range 10 {
+			set(fmt.Sprint("at once ", n))
+			f.awaitGeneration(key, int64(n+2))
+		}
+		for n := range 32 {
+			digest := set(fmt.Sprint("in a loop ", n))
+			f.poke(key, "apikey")
+			Expect(f.claim(digest)).To(BeNil(), "it is not published")
+		}
+		f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonRotationDeferred)
+		last := set("the last one")
+		f.clock.advance(time.Minute)
+		f.poke(key, "apikey")
+		Expect(f.awaitGeneration(key, 12).Current.Digest.Equal(last)).To(BeTrue())
+		Expect(f.claim(last).Source.UID).To(Equal(key.UID))
+	})
+
 	It("is remembered in the credentials namespace alone, also by the next operator", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))

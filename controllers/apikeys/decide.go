@@ -44,11 +44,14 @@ func decide(f facts) *plan {
 	_, blocked := obstacle(f)
 	p := &plan{facts: f}
 	p.envelope = restrictedEnvelope(f)
-	p.claims = missingClaims(f, !blocked)
 	if !blocked {
-		if p.newKey = wantedKey(f); p.newKey != nil {
-			return p
-		}
+		p.newKey = wantedKey(f)
+	}
+	p.claims = missingClaims(f, p.newKey != nil) // not while a rotation is deferred: a claim stays, and there are few
+	if p.newKey != nil {
+		return p
+	}
+	if !blocked {
 		p.move = misplaced(f)
 	}
 	p.warnings = warningsFor(f, blocked)
