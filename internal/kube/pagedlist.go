@@ -19,8 +19,9 @@ import (
 const (
 	// firstPage is the number of objects of the first page: of the largest that etcd stores, they are less than maxPageBytes.
 	firstPage = 20
-	// longestPage is that of a list in chunks of kubectl: the API server has a page in memory too.
-	longestPage = 500
+	// longestPage bounds what the API server encodes at a time. For each page it looks at all objects that are left: pages of 500 cost it
+	// twice as much for 100,000.
+	longestPage = 5000
 	// maxPageBytes is the most that is read of a page, so it bounds what is in memory as tenants wrote it.
 	maxPageBytes = 32 << 20
 	// maxRestarts is how often a list begins anew because the API server has forgotten its version, five minutes after the first page.
@@ -42,7 +43,7 @@ func PagedInformers(transform cache.TransformFunc) func(cache.ListerWatcher, run
 	}
 }
 
-// pagedSource makes a reflector list, and not watch the list: as an event of its own each object costs client and API server twice as much.
+// pagedSource makes a reflector list, and not watch the list: as an event of its own each object costs the API server twice as much, and the client three times.
 type pagedSource struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is asked by a reflector.

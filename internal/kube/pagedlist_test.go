@@ -152,7 +152,7 @@ func TestListInPages_Sizes(t *testing.T) {
 		want  []int // the limits that are asked for
 	}{
 		"none":      {nil, []int{20}},
-		"small":     {slices.Repeat([]int{small}, 2000), []int{20, 40, 80, 160, 320, 500, 500, 500}},
+		"small":     {slices.Repeat([]int{small}, 2000), []int{20, 40, 80, 160, 320, 640, 1280}},
 		"all large": {slices.Repeat([]int{large}, 50), []int{20, 20, 20}},
 		"large ones behind small ones": {
 			slices.Concat(slices.Repeat([]int{small}, 300), slices.Repeat([]int{large}, 100)),
