@@ -75,8 +75,7 @@ func (w *Watch) Seen(sess store.PublicSession) {
 	case sess.Status.Final():
 		w.hub.learn(w.session, sess, now)
 		w.session.notify()
-	case w.session.reason == Message || !w.session.at.After(now): // a read that is due may be of a change since
-	default:
+	case w.session.reason != Message && w.session.at.After(now): // a read that is due may be of a change since
 		w.hub.learn(w.session, sess, now)
 	}
 }

@@ -43,7 +43,8 @@ func PagedInformers(transform cache.TransformFunc) func(cache.ListerWatcher, run
 	}
 }
 
-// pagedSource makes a reflector list, and not watch the list: as an event of its own each object costs the API server twice as much, and the client three times.
+// pagedSource makes a reflector list, and not watch the list: as an event of its own each object costs the API server twice as much, and the
+// client three times.
 type pagedSource struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is asked by a reflector.
