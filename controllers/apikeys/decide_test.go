@@ -81,11 +81,11 @@ func TestDecide(t *testing.T) {
 
 		// Reasons for a new key.
 		"the first issue": {
-			facts: upToDate().lost().with(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, version{} },
+			facts: upToDate().lost().with(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, knownVersion{} },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
 		},
 		"a record that was lost while no operator ran": {
-			facts: upToDate().lost().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.seen = version{} },
+			facts: upToDate().lost().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.seen = knownVersion{} },
 			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 1},
 		},
 		"a record that is lost": {
@@ -104,7 +104,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a record behind the one that was seen": {
 			facts: upToDate(), edit: func(f *facts) {
-				f.seen = version{published.Order{Issued: now.UnixMilli(), Revision: 9}, 8}
+				f.seen = knownVersion{version: version{published.Order{Issued: now.UnixMilli(), Revision: 9}, 8}}
 				f.apiKey.Spec.Rotation.Trigger = "b"
 			},
 			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 9},
@@ -134,7 +134,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a record behind the one that was seen, and no Merchant": {
 			facts: upToDate(), edit: func(f *facts) {
-				f.seen = version{published.Order{Issued: now.UnixMilli(), Revision: 9}, 8}
+				f.seen = knownVersion{version: version{published.Order{Issued: now.UnixMilli(), Revision: 9}, 8}}
 				f.merchantID = ""
 			},
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotFound, Warnings: []string{reasonKeyLost}},
@@ -297,11 +297,11 @@ func TestDecide(t *testing.T) {
 			want: decision{Repair: true},
 		},
 		"a record that was seen to vanish, and is back": {
-			facts: upToDate(), edit: func(f *facts) { f.seen = version{f.record.Order(), 2} },
+			facts: upToDate(), edit: func(f *facts) { f.seen = knownVersion{version{f.record.Order(), 2}, true} },
 			want: decision{Repair: true},
 		},
 		"a record that is newer than one that was seen to vanish": {
-			facts: upToDate(), edit: func(f *facts) { f.seen = version{f.record.Order(), 2}; f.record.Revision++ },
+			facts: upToDate(), edit: func(f *facts) { f.seen = knownVersion{version{f.record.Order(), 2}, true}; f.record.Revision++ },
 		},
 		"a Secret as old as its record, to a second": {
 			facts: upToDate(), edit: func(f *facts) {

@@ -111,7 +111,7 @@ func TestDelivery_None(t *testing.T) {
 		"no delivery, and a key issued over HTTP": {facts: upToDate().undelivered()},
 		"no delivery, and nobody has a key":       {facts: upToDate().unissued()},
 		"no delivery, the first key": {
-			facts: upToDate().unissued().lost(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, version{} },
+			facts: upToDate().unissued().lost(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, knownVersion{} },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
 		},
 		"no delivery, and the record is lost": {

@@ -42,8 +42,8 @@ type facts struct {
 	record *published.KeyRecord
 	// newer is true if a newer operator wrote the published Secret. This version cannot read it.
 	newer bool
-	// seen is the newest version of the record that this operator has seen vanish, or replaced by an older one; zero: none.
-	seen version
+	// seen is the newest version of the record that this operator knows; zero: none.
+	seen knownVersion
 	// claims are those to the digests of externally generated keys, spec.keyDigest first.
 	claims []claimState
 	// delivered are the Secrets of this ApiKey.
@@ -185,6 +185,9 @@ func (r *Reconciler) readRecord(ctx context.Context, from client.Reader, f *fact
 	f.newer = errors.Is(err, published.ErrNewerVersion)
 	if err == nil {
 		f.record = &record
+		if !f.recordOfAnother() {
+			r.versions.exists(record.KeyID, newVersion(record))
+		}
 	}
 	return nil
 }

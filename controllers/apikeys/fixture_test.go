@@ -108,7 +108,7 @@ func (f facts) unissued() facts {
 
 // lost takes the published Secret away, which this operator sees.
 func (f facts) lost() facts {
-	f.seen = version{f.record.Order(), f.record.Generation}
+	f.seen = knownVersion{version{f.record.Order(), f.record.Generation}, true}
 	f.secret, f.record = nil, nil
 	return f
 }

@@ -142,7 +142,7 @@ const restoreGap = time.Minute
 // restored reports whether the record vanished and was put back as it was: this operator has seen that, or the Secret is newer than its
 // content. The data plane may have revoked its revision when it vanished, so it needs a newer one.
 func restored(f facts) bool {
-	return f.seen.order == f.record.Order() || f.secret.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
+	return f.seen.vanished && f.seen.order == f.record.Order() || f.secret.CreationTimestamp.Sub(time.UnixMilli(f.record.Revision)) > restoreGap
 }
 
 // restoredRevision returns a revision with which the Secret no longer counts as restored, whatever the clock of the
@@ -161,6 +161,7 @@ func (r *Reconciler) publish(ctx context.Context, f *facts, record published.Key
 		return fmt.Errorf("publish key %s: %w", record.KeyID, err)
 	}
 	f.secret, f.record = secret, &record
+	r.versions.exists(record.KeyID, newVersion(record))
 	return nil
 }
 

@@ -182,11 +182,13 @@ func TestRestrictedRecord_Outdated(t *testing.T) {
 		newest     int64 // when the newest known key was issued
 		generation int64
 	}{
-		"this operator has seen a newer one": {func(f *facts) { f.seen = version{published.Order{Issued: newest, Revision: 8}, 9} }, newest, 9},
-		"the API knows a newer one":          {func(f *facts) { f.record.Superseded, f.record.NewerIssued = true, newest }, newest, 2},
-		"the API knew, but not which":        {func(f *facts) { f.record.Superseded = true }, issued, 2},
+		"this operator has seen a newer one": {func(f *facts) {
+			f.seen = knownVersion{version: version{published.Order{Issued: newest, Revision: 8}, 9}}
+		}, newest, 9},
+		"the API knows a newer one":   {func(f *facts) { f.record.Superseded, f.record.NewerIssued = true, newest }, newest, 2},
+		"the API knew, but not which": {func(f *facts) { f.record.Superseded = true }, issued, 2},
 		"a withdrawn one, in place of a newer one": {func(f *facts) {
-			f.seen = version{published.Order{Issued: newest, Revision: 8}, 9}
+			f.seen = knownVersion{version: version{published.Order{Issued: newest, Revision: 8}, 9}}
 			f.record.Superseded, f.record.NewerIssued = true, newest-1000
 			f.record.Current = published.Placeholder(time.UnixMilli(newest - 999))
 		}, newest, 9},
@@ -214,7 +216,7 @@ func TestRestrictedRecord_Outdated(t *testing.T) {
 			if _, err := published.EncodeKey("credentials", *got); err != nil {
 				t.Error(err)
 			}
-			f.record, f.seen = got, version{} // as after a restart of the operator
+			f.record, f.seen = got, knownVersion{} // as after a restart of the operator
 			if again := restrictedRecord(f); again != nil {
 				t.Errorf("written again: %+v", again)
 			}

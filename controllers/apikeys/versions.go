@@ -19,45 +19,68 @@ type version struct {
 	generation int64
 }
 
-// versions remembers the newest version of each record that was seen to vanish, or to be replaced by an older one, until there is a newer
-// one again. So this operator recognizes a restored record, as the replicas of the API do. A restart forgets. The zero value is ready for
-// use.
-type versions struct {
-	mu   sync.Mutex
-	seen map[string]version // by key id
+func newVersion(record published.KeyRecord) version {
+	return version{record.Order(), record.Generation}
 }
 
-// newest returns the version of a key id; the zero version: nothing of it was seen to vanish.
-func (v *versions) newest(keyID string) version {
+// versions remembers the newest version of each record that this operator has read, written, or seen to vanish. So it recognizes a restored
+// record, as the replicas of the API do, and gives no generation twice although the cache and its events are late. A restart forgets. The zero
+// value is ready for use.
+type versions struct {
+	mu    sync.Mutex
+	known map[string]knownVersion // by key id
+}
+
+// knownVersion is the newest version of a record.
+type knownVersion struct {
+	version
+	// vanished is true after the version was seen to vanish, or to be replaced by an older one, until there is a newer one again.
+	vanished bool
+}
+
+// newest returns the version of a key id; the zero value: none is known.
+func (v *versions) newest(keyID string) knownVersion {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.seen[keyID]
+	return v.known[keyID]
+}
+
+// exists notes a version that was read or written.
+func (v *versions) exists(keyID string, version version) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if version.order.Compare(v.known[keyID].order) > 0 {
+		v.set(keyID, knownVersion{version: version})
+	}
 }
 
 // replaced notes that a record was replaced by another one; the zero version: by none, or one that cannot be read.
 func (v *versions) replaced(keyID string, before, after version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	last := v.seen[keyID]
-	if before.order.Compare(last.order) > 0 {
-		last.order = before.order
+	last := v.known[keyID]
+	last.generation = max(last.generation, before.generation, after.generation)
+	if before.order.Compare(last.order) >= 0 {
+		last.order, last.vanished = before.order, true
 	}
-	last.generation = max(last.generation, before.generation)
 	if after.order.Compare(last.order) >= 0 {
-		delete(v.seen, keyID)
-		return
+		last.order, last.vanished = after.order, false
 	}
-	if v.seen == nil {
-		v.seen = map[string]version{}
+	v.set(keyID, last)
+}
+
+func (v *versions) set(keyID string, known knownVersion) {
+	if v.known == nil {
+		v.known = map[string]knownVersion{}
 	}
-	v.seen[keyID] = last
+	v.known[keyID] = known
 }
 
 // forget forgets a key id whose ApiKey was deleted.
 func (v *versions) forget(keyID string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.seen, keyID)
+	delete(v.known, keyID)
 }
 
 // rememberVersions passes every event of a published Secret, and remembers what versions of a key's record are seen.
@@ -100,5 +123,5 @@ func decodeVersion(object client.Object) (v version, keyID string) {
 	if err != nil {
 		return version{}, ""
 	}
-	return version{record.Order(), record.Generation}, record.KeyID
+	return newVersion(record), record.KeyID
 }
