@@ -147,6 +147,38 @@ func TestDispatcher_TwoSeeARotation(t *testing.T) {
 	}
 }
 
+// A key is rotated again before Redis has taken the first rotation.
+func TestDispatcher_RotationsOfAKeyWait(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7)
+	d := f.dispatcher(t)
+	began := time.Now().Add(-time.Minute)
+	rotated := func(generation int64) (id string) {
+		at := began.Add(time.Duration(generation) * time.Second)
+		d.rotations.add(published.KeyRecord{
+			KeyID: "abcdefgh2345", MerchantID: acme.MerchantID, Generation: generation,
+			LastRotation: published.RotationEvent{Time: at, Cause: "Trigger"},
+		}, acme.MerchantName)
+		return fmt.Sprintf("evt_key_abcdefgh2345_%d_%d", generation, at.UnixMilli())
+	}
+	var want []string
+	for generation := range int64(maxRotations + 1) {
+		id := rotated(generation + 2)
+		rotated(generation + 2) // another change of the key
+		want = append(want, id)
+	}
+	start(t, d)
+	dispatchertest.Eventually(t, "they are recorded", func() bool { return len(d.rotations.list()) == 0 })
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	got := shop.ids()
+	slices.Sort(got)
+	want = slices.Sorted(slices.Values(want[1:])) // the oldest is lost
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 // jumpyTime is an hour late, right or an hour early, at random: in a fixed order, one that is too late for every attempt
 // could coincide with the polls.
 func jumpyTime() time.Time {

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -19,11 +18,14 @@ type rotations struct {
 	added loop.Signal
 
 	mu      sync.Mutex
-	pending map[string]feed.Event // the newest of each key
+	pending map[string][]feed.Event // by key, in the order in which they were seen
 }
 
+// maxRotations bounds how many of one key wait for Redis: tenants decide how often their keys are rotated. Beyond it the oldest is lost.
+const maxRotations = 16
+
 func newRotations() *rotations {
-	return &rotations{added: loop.NewSignal(), pending: map[string]feed.Event{}}
+	return &rotations{added: loop.NewSignal(), pending: map[string][]feed.Event{}}
 }
 
 // add does not wait for Redis, because a watch calls it.
@@ -34,26 +36,36 @@ func (r *rotations) add(key published.KeyRecord, merchantName string) {
 		Generation: key.Generation,
 		Cause:      key.LastRotation.Cause,
 	}
-	r.mu.Lock()
 	event := feed.NewKeyRotated(key.MerchantID, merchantName, rotation, key.LastRotation.Time)
 	event.TestMode = key.Test
-	r.pending[key.KeyID] = event
-	r.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waiting := r.pending[key.KeyID]
+	if slices.ContainsFunc(waiting, func(other feed.Event) bool { return other.ID == event.ID }) {
+		return // another change of the key
+	}
+	r.pending[key.KeyID] = append(waiting[max(0, len(waiting)-maxRotations+1):], event)
 	r.added.Set()
 }
 
-func (r *rotations) list() []feed.Event {
+// list returns the events, of each key in order: a later one would count as the last that was reported.
+func (r *rotations) list() (all []feed.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.pending))
+	for _, events := range r.pending {
+		all = append(all, events...)
+	}
+	return all
 }
 
-// remove forgets an event, unless the key has been rotated again meanwhile.
+// remove forgets an event.
 func (r *rotations) remove(event feed.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pending[event.Key.KeyID].ID == event.ID {
-		delete(r.pending, event.Key.KeyID)
+	keyID := event.Key.KeyID
+	left := slices.DeleteFunc(r.pending[keyID], func(other feed.Event) bool { return other.ID == event.ID })
+	if r.pending[keyID] = left; len(left) == 0 {
+		delete(r.pending, keyID)
 	}
 }
 
