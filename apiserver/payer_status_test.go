@@ -115,6 +115,9 @@ func TestPublicSession_WaitAndAccept(t *testing.T) {
 			t.Errorf("HEAD: %v %s", got.header, got.raw)
 		}
 	}
+	if metrics := plain(t, http.MethodGet, r.ops+"/metrics", "").raw; strings.Contains(string(metrics), `status="0"`) {
+		t.Error("a request is counted without its status")
+	}
 }
 
 // keyOn publishes a merchant whose sessions are on one primary of a Redis Cluster, and a key of it.

@@ -132,6 +132,7 @@ func (h *Handler) streamStatus(w http.ResponseWriter, watch *live.Watch, sess *s
 	w.Header().Set("Content-Type", eventStreamContent)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx passes on each event
 	if watch == nil {
+		w.WriteHeader(http.StatusOK)
 		return nil
 	}
 	return h.streams.serve(w, watch, sess, expires)
