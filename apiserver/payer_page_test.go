@@ -66,6 +66,7 @@ func TestPayment(t *testing.T) {
 	}
 	german := r.call(http.MethodGet, "/pay/"+id, "", "", "Accept-Language", "sv", "Accept-Language", "de-AT;q=0.9")
 	german.wantPage(t, http.StatusOK, `lang="de"`, "12,50\u00a0€")
+	r.call(http.MethodGet, "/pay/"+id, "", "", "Accept-Language", strings.Repeat("de,", 5000)).wantPage(t, http.StatusOK, `lang="en"`)
 	head := r.call(http.MethodHead, "/pay/"+id, "", "").wantPage(t, http.StatusOK)
 	if len(head.raw) > 0 {
 		t.Errorf("HEAD has a body: %s", head.raw)

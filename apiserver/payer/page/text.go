@@ -114,8 +114,15 @@ func direction(tag language.Tag) string {
 	return "ltr"
 }
 
+// maxAcceptLanguage is more than any browser sends. To match thousands of languages takes more time than all else of a page, and the page of
+// an error has no limit of requests.
+const maxAcceptLanguage = 512
+
 // translation returns the best language for a header Accept-Language, however malformed it is.
 func (p *Pages) translation(acceptLanguage string) translation {
+	if len(acceptLanguage) > maxAcceptLanguage {
+		return p.translations[0]
+	}
 	preferred, _, err := language.ParseAcceptLanguage(acceptLanguage)
 	if err != nil {
 		return p.translations[0]
