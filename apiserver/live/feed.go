@@ -11,6 +11,10 @@ import (
 // MaxFeedWatches is the most of one account at a replica.
 const MaxFeedWatches = 4
 
+// feedShare is the part of all watches that those of sessions leave to those of feeds, one in so many: anyone with the id of a session may watch
+// it, from any number of addresses, and that must not keep merchants from waiting for their events.
+const feedShare = 16
+
 // ErrTooManyOfAccount says that the account has MaxFeedWatches.
 var ErrTooManyOfAccount = errors.New("too many watches of this account")
 

@@ -26,7 +26,7 @@ type Options struct {
 	Read func(context.Context, session.ID) (store.PublicSession, error)
 	// Interval is the most between two reads of a watched session. Default a minute.
 	Interval time.Duration
-	// MaxWatches is the most of this replica, MaxWatchesPerAddress of one client address.
+	// MaxWatches is the most of this replica, of which one in 16 is for feeds only. MaxWatchesPerAddress is the most of one client address.
 	MaxWatches, MaxWatchesPerAddress int
 	Log                              *slog.Logger
 	Registerer                       prometheus.Registerer

@@ -2,6 +2,8 @@ package live_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -193,6 +195,33 @@ func gauge(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 	}
 	t.Fatalf("no %s", name)
 	return 0
+}
+
+// Anyone with the id of a session can watch it, from any number of addresses.
+func TestHub_PayersLeaveRoomForFeeds(t *testing.T) {
+	hub := start(t, storetest.New(t, redistest.Start(t).URL()), func(o *live.Options) { o.MaxWatches = 32 })
+	var err error
+	watches := 0
+	for err == nil {
+		var w *live.Watch
+		if w, err = hub.Watch(session.NewID(storetest.ID(), false), fmt.Sprintf("ip:203.0.113.%d", watches)); err == nil {
+			t.Cleanup(w.Stop)
+			watches++
+		}
+	}
+	if !errors.Is(err, live.ErrTooMany) || watches != 30 {
+		t.Errorf("%d watches, then %v", watches, err)
+	}
+	for range 2 {
+		w, err := hub.WatchFeed(storetest.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Stop)
+	}
+	if _, err := hub.WatchFeed(storetest.ID()); !errors.Is(err, live.ErrTooMany) {
+		t.Errorf("a watch too many: %v", err)
+	}
 }
 
 func TestHub_ExpiredAndVanished(t *testing.T) {

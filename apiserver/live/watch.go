@@ -30,7 +30,7 @@ func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.open >= h.options.MaxWatches:
+	case h.open >= h.options.MaxWatches-h.options.MaxWatches/feedShare:
 		h.metrics.refused.WithLabelValues(limitReplica).Inc()
 		return nil, ErrTooMany
 	case h.byAddress[address] >= h.options.MaxWatchesPerAddress:
