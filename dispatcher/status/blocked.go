@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +53,7 @@ func (r *Reporter) reportChangedBlocks(ctx context.Context, blocked store.Blocke
 		return nil // perhaps not published yet
 	}
 	status := allowlistStatus(r.index.Allowlist(blocked.MerchantID), blocked)
-	if isReported(status, blocked) || budget.left == 0 || !blocked.MayReportChange(now) {
+	if isReported(status, blocked) || budget.left == 0 || !blocked.MayReportChange(now) || !r.retries.due(blocked.MerchantID) {
 		return nil
 	}
 	return r.writeBlocked(ctx, endpoint, blocked, status, budget)
@@ -70,7 +69,7 @@ func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, bu
 		endpoint := r.index.Endpoint(blocked.MerchantID)
 		status := allowlistStatus(r.index.Allowlist(blocked.MerchantID), blocked)
 		if budget.left == 0 || endpoint.UID == "" || status == nil || !isReported(status, blocked) || // changed blocks are for reportBlocked
-			now.Sub(blocked.ReportedAt) < refreshAge || !seenSince(blocked.ReportedAt, blocked) {
+			now.Sub(blocked.ReportedAt) < refreshAge || !seenSince(blocked.ReportedAt, blocked) || !r.retries.due(blocked.MerchantID) {
 			continue
 		}
 		if err := r.writeBlocked(ctx, endpoint, blocked, status, budget); err != nil {
@@ -94,13 +93,11 @@ func (r *Reporter) writeBlocked(
 // updateAllowlist reports whether that needs no repetition.
 func (r *Reporter) updateAllowlist(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1.AllowlistStatus) bool {
 	err := r.writer.ReportAllowlist(ctx, endpoint, status)
-	if err == nil || errors.Is(err, ErrMerchantGone) {
-		return true
-	}
-	if ctx.Err() == nil {
+	done := r.retries.note(ctx, endpoint.MerchantID, err)
+	if !done && ctx.Err() == nil {
 		r.log.Error("could not update status.allowlist; retrying", "merchant", endpoint.Merchant.String(), "error", err)
 	}
-	return false
+	return done
 }
 
 // allowlistStatus is pure: it returns what the status says of blocked addresses; nil: nothing. A block that the list was changed for is left

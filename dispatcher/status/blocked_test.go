@@ -156,7 +156,7 @@ func TestReportBlocked_RetryAndRefresh(t *testing.T) {
 	r := f.reporter()
 	f.block(t, acme, "198.51.100.0/24")
 	f.reports.SetFail(errors.New("down"))
-	r.round(t)
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	f.reports.SetFail(nil)
 	r.round(t)
 	f.wantBlocks(t, "at first", 1, "198.51.100.0/24")

@@ -30,10 +30,15 @@ func NewChanges() *Changes {
 
 // Add does not wait for Redis, because a watch calls it.
 func (c *Changes) Add(merchantID string) {
-	c.mu.Lock()
-	c.pending[merchantID] = true
-	c.mu.Unlock()
+	c.keep(merchantID)
 	c.added.Set()
+}
+
+// keep keeps a merchant for the next round. Unlike Add it does not start one: what fails would be done again without a pause.
+func (c *Changes) keep(merchantID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending[merchantID] = true
 }
 
 // take returns the merchants and forgets them.
@@ -49,9 +54,13 @@ func (c *Changes) take() []string {
 func (r *Reporter) handleChanges(ctx context.Context) (more bool, err error) {
 	var failures []error
 	for _, merchantID := range r.changes.take() {
+		if !r.retries.due(merchantID) {
+			r.changes.keep(merchantID)
+			continue
+		}
 		if err := r.handleChange(ctx, merchantID); err != nil {
 			failures = append(failures, err)
-			r.changes.Add(merchantID)
+			r.changes.keep(merchantID)
 		}
 	}
 	return false, errors.Join(failures...)
@@ -94,7 +103,7 @@ func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) er
 	if endpoint.UID == "" {
 		return nil
 	}
-	if err := r.writer.ReportTest(ctx, endpoint); err != nil && !errors.Is(err, ErrMerchantGone) {
+	if err := r.writer.ReportTest(ctx, endpoint); !r.retries.note(ctx, endpoint.MerchantID, err) {
 		return err
 	}
 	return nil

@@ -66,6 +66,7 @@ func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	r.retries.forget()
 	budget, unhealthy := &reportBudget{left: changesPerRound, counts: countsPerRound}, map[string]int{}
 	for _, work := range beginningAt(r.nextReport, pending) {
 		if !work.Endpoints {
@@ -125,7 +126,7 @@ func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState,
 			return h, r.outbox.UnwatchEndpoint(ctx, state)
 		}
 		return h, nil
-	case countsOnly && h.Reason == "", !state.MayReportChange(now), !budget.allows(countsOnly):
+	case countsOnly && h.Reason == "", !state.MayReportChange(now), !r.retries.due(state.MerchantID), !budget.allows(countsOnly):
 		return h, nil
 	}
 	return h, r.report(ctx, endpoint, h, state, budget)
@@ -144,7 +145,7 @@ func (r *Reporter) refreshHealth(ctx context.Context) (more bool, err error) {
 	for _, state := range found.States {
 		endpoint := r.index.Endpoint(state.MerchantID)
 		h := newHealth(endpoint, state, found.Now)
-		if budget.left == 0 || h.Reason == "" || h.Reason != state.Reported.Reason || !outdated(state, found.Now) {
+		if budget.left == 0 || h.Reason == "" || h.Reason != state.Reported.Reason || !outdated(state, found.Now) || !r.retries.due(state.MerchantID) {
 			continue // a changed reason is for reportHealth
 		}
 		if err := r.report(ctx, endpoint, h, state, budget); err != nil {
@@ -177,17 +178,15 @@ func (r *Reporter) report(ctx context.Context, endpoint endpoints.Endpoint, h He
 // updateStatus reports whether that needs no repetition.
 func (r *Reporter) updateStatus(ctx context.Context, endpoint endpoints.Endpoint, h Health, state outbox.EndpointState) bool {
 	err := r.writer.Report(ctx, endpoint, Report{h, state, h.eventType(state)})
+	done := r.retries.note(ctx, state.MerchantID, err)
 	switch {
-	case errors.Is(err, ErrMerchantGone):
-	case ctx.Err() != nil:
-		return false
+	case errors.Is(err, ErrMerchantGone), ctx.Err() != nil:
 	case err != nil:
 		r.log.Error("could not update webhook health; retrying", "merchant", endpoint.Merchant.String(), "error", err)
-		return false
 	case h.Reason != state.Reported.Reason:
 		r.logHealth(endpoint, h, state)
 	}
-	return true
+	return done
 }
 
 func (r *Reporter) logHealth(endpoint endpoints.Endpoint, h Health, state outbox.EndpointState) {

@@ -282,6 +282,25 @@ func TestReportHealth_Failed(t *testing.T) {
 	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged")
 }
 
+// Merchants whose status cannot be written, of a tenant who has seen to that, take no more than their turn from others.
+func TestReportHealth_FailingLeaveRoomForOthers(t *testing.T) {
+	f := newFixture(t)
+	r := f.reporter()
+	for range changesPerRound {
+		large := f.EndpointAt("https://shop.example/", 7)
+		f.Disable(t, large)
+		f.reports.SetFailOf(large, errors.New("etcdserver: request is too large"))
+	}
+	f.Disable(t, f.EndpointAt("https://shop.example/", 7))
+	f.block(t, f.guarded(9, "203.0.113.0/24").MerchantID, "198.51.100.0/24")
+	for range 3 {
+		dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	}
+	if health, lists := len(f.reports.All()), len(f.reports.Allowlists()); health != 1 || lists != 1 {
+		t.Errorf("%d reports of health and %d of blocked addresses, want one of each", health, lists)
+	}
+}
+
 // Nothing is reported of a Merchant that is gone.
 func TestReportHealth_MerchantGone(t *testing.T) {
 	f := newFixture(t)

@@ -84,6 +84,7 @@ type Reporter struct {
 	nextReport, nextBlocked, nextRefresh session.Bucket
 
 	lastUses lastUses
+	retries  retries
 }
 
 // New returns a Reporter that does not run yet.
