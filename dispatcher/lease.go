@@ -159,19 +159,20 @@ const (
 	deferredUnreadable  = "endpoint_decode_error"
 	// deferredUnsupported: a newer version wrote the event, and a newer dispatcher will deliver it.
 	deferredUnsupported = "unsupported_event"
-	// deferredFrozen: it would be dropped, but the watch is frozen, and the merchant may want it by now.
+	// deferredFrozen: it would be dropped, or sent to another target than that which is disabled; but the watch is frozen, and the merchant may
+	// want it by now, or have another target.
 	deferredFrozen = "frozen_watch"
 )
 
 // reasonDisabled is the dead letter's reason for an event of a disabled endpoint.
 const reasonDisabled = "endpoint_disabled"
 
-// decide also returns the endpoint that it decided about. While the watch is frozen it drops nothing.
+// decide also returns the endpoint that it decided about. While the watch is frozen it drops nothing, and resumes no endpoint.
 func (d *dispatcher) decide(lease outbox.Lease, now time.Time) (decision, endpoints.Endpoint) {
 	frozen := d.index.Age() > endpoints.MaxAge // read first: the endpoint is not older
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, now)
-	if frozen && decided.action == drop {
+	if frozen && (decided.action == drop || decided.action == resume) {
 		decided = decision{deferEvent, deferredFrozen, deferralDelay(now.Sub(lease.Event.OccurredAt))}
 	}
 	return decided, endpoint
@@ -226,7 +227,7 @@ var deferralCauses = map[string]string{
 	deferredRemoved:     "the webhook of their merchant was removed; they are dropped 24 hours after that",
 	deferredUnreadable:  "the state of their endpoint in Redis cannot be decoded; change webhook.resumeTrigger",
 	deferredUnsigned:    "their merchant has no readable signing secret",
-	deferredFrozen:      "the watch of the Kubernetes API is frozen, and as this dispatcher knows it no webhook wants them",
+	deferredFrozen:      "the watch of the Kubernetes API is frozen, and as this dispatcher knows it no webhook wants them, or their disabled one has changed",
 	deferredUnsupported: "a newer version wrote them; upgrade the dispatcher",
 }
 

@@ -77,6 +77,28 @@ func TestLease_FrozenWatch(t *testing.T) {
 	}
 }
 
+// It does not know either to which target others send by now: a disabled one stays disabled.
+func TestLease_FrozenWatchResumesNothing(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7)
+	f.Disable(t, acme)
+	f.Moved(acme, "former")
+	f.Index.SetAge(endpoints.MaxAge + time.Second)
+	id := f.Event(t, acme.MerchantID)
+	d := f.dispatcher(t)
+	start(t, d)
+	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
+	dispatchertest.Eventually(t, "it is deferred", func() bool { return deferrals() >= 1 })
+	if state := f.State(t, acme); !state.Disabled() || state.Target != acme.Target || len(shop.ids()) > 0 {
+		t.Errorf("the endpoint is %+v after %d attempts", state, len(shop.ids()))
+	}
+	f.Index.SetAge(0)
+	if seen := shop.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
+	}
+}
+
 // setOld makes an event an hour old.
 func (f testFixture) setOld(t *testing.T, id string) {
 	t.Helper()

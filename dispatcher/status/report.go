@@ -103,6 +103,7 @@ func beginningAt(bucket session.Bucket, pending []outbox.PendingReports) []outbo
 // reportChange reports the health of an endpoint if it is not what was reported last, or its counts fell to 0 or rose from it, and
 // returns the health. The error is of Redis.
 func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, budget *reportBudget) (Health, error) {
+	frozen := r.index.Age() > endpoints.MaxAge // read first: the endpoint is not older
 	endpoint := r.index.Endpoint(state.MerchantID)
 	switch {
 	case state.Target == "": // there is nothing to report of it
@@ -111,7 +112,9 @@ func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState,
 		return Health{}, r.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	case endpoint.State != endpoints.Published || endpoint.UID == "":
 		return Health{}, nil // perhaps not published yet
-	case endpoint.URL != "" && state.Target != "" && state.Target != endpoint.Target:
+	case frozen && state.Target != endpoint.Target:
+		return Health{}, nil // others know what the webhook is by now, and it may be disabled there
+	case endpoint.URL != "" && state.Target != endpoint.Target:
 		if _, err := r.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target); err != nil {
 			return Health{}, err
 		}

@@ -301,6 +301,35 @@ func TestReportHealth_FailingLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
+// A dispatcher whose watch is frozen knows a former webhook: it neither enables nor forgets the one that others have found out to be gone.
+func TestReportHealth_FrozenWatch(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("https://shop.example/", 7)
+	f.Disable(t, acme)
+	r := f.reporter()
+	for name, former := range map[string]endpoints.Endpoint{
+		"another target": f.Moved(acme, "former"),
+		"none": func() endpoints.Endpoint {
+			none := acme
+			none.URL, none.Target = "", ""
+			return none
+		}(),
+	} {
+		f.Index.Put(former)
+		f.Index.SetAge(endpoints.MaxAge + time.Second)
+		dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+		if state := f.State(t, acme); !state.Disabled() || state.Target != acme.Target {
+			t.Errorf("%s: the endpoint is %+v", name, state)
+		}
+	}
+	f.Moved(acme, "new")
+	f.Index.SetAge(0)
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	if state := f.State(t, acme); state.Disabled() || state.Target != "new" {
+		t.Errorf("with a watch, the endpoint is %+v", state)
+	}
+}
+
 // Nothing is reported of a Merchant that is gone.
 func TestReportHealth_MerchantGone(t *testing.T) {
 	f := newFixture(t)
