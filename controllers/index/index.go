@@ -7,7 +7,7 @@ package index
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
+	"hash/maphash"
 	"slices"
 	"strconv"
 
@@ -94,8 +94,12 @@ func (i Index[O]) Find(ctx context.Context, cache client.Reader, text string, op
 	return found, err
 }
 
+// values is the number of values of an index: for 6 objects each, if there are 100,000.
+const values = 16384
+
+// seed is another one in each process: a tenant chooses the digests in its specs, and with a known hash could give thousands of its objects
+// the value of another's key, whose every event would compare them all.
+var seed = maphash.MakeSeed()
+
 // hashText returns the value under which an index has a text.
-func hashText(text string) string {
-	const values = 16384 // 6 objects each, if there are 100,000
-	return strconv.Itoa(int(crc32.ChecksumIEEE([]byte(text)) % values))
-}
+func hashText(text string) string { return strconv.FormatUint(maphash.String(seed, text)%values, 10) }

@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"hash/crc32"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,9 +11,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
+
+// A tenant chooses the digests in its specs. With a known hash it could give all its ApiKeys the value of another's key, and each event of
+// that key would compare them all.
+func TestValues_ChosenDigests(t *testing.T) {
+	const objects = 50
+	chosen := func(text string) uint32 { return crc32.ChecksumIEEE([]byte(text)) % values }
+	target := chosen(published.KeyName("aaaaaaaaaaaa"))
+	distinct := map[string]bool{}
+	for i, found := 0, 0; found < objects; i++ {
+		digest := apikey.NewDigest(fmt.Sprintf("key-%d", i))
+		if chosen(published.DigestClaimName(digest)) != target {
+			continue
+		}
+		found++
+		apiKey := &v1alpha1.ApiKey{Spec: v1alpha1.ApiKeySpec{KeyDigest: digest.Hex()}}
+		distinct[ApiKeys.Values(apiKey)[1]] = true
+	}
+	if len(distinct) < objects/2 {
+		t.Errorf("%d digests have %d values", objects, len(distinct))
+	}
+}
 
 // Find returns only the object with that text.
 func TestFind(t *testing.T) {
