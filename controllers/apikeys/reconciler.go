@@ -230,8 +230,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	}
 	return reconciler.NewController(mgr, "apikey", parallel).
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
-		Watches(&v1alpha1.Merchant{}, handler.EnqueueRequestsFromMapFunc(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSecret), builder.WithPredicates(r.rememberVersions(ctx))).
+		Watches(&v1alpha1.Merchant{}, reconciler.EnqueueMapped(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
+		Watches(&corev1.Secret{}, reconciler.EnqueueMapped(r.requestsForSecret), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WatchesRawSource(source.Channel(r.Outdated, &handler.TypedEnqueueRequestForObject[*v1alpha1.ApiKey]{})).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))

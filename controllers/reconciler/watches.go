@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -46,6 +48,36 @@ func Changes(statusConditions func(client.Object) []metav1.Condition) predicate.
 func (b *Base) TenantSecrets(mgr manager.Manager, owner client.Object) source.Source {
 	return source.Kind(b.Secrets.Cache, tenantsecret.Metadata(), handler.TypedEnqueueRequestForOwner[*metav1.PartialObjectMetadata](
 		mgr.GetScheme(), mgr.GetRESTMapper(), owner, handler.OnlyControllerOwner()))
+}
+
+// fewRequests are as urgent as an event of the object itself.
+const fewRequests = 10
+
+// EnqueueMapped enqueues what an object of another kind concerns. If that is many objects, they have the priority of those that a start looks at:
+// a tenant can have thousands of ApiKeys of one Merchant, and change that again and again. A change of another's ApiKey does not wait for them, and
+// what is due at a time waits for none that came after it.
+func EnqueueMapped(requests handler.MapFunc) handler.EventHandler {
+	enqueue := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request], object client.Object, changed bool) {
+		var options priorityqueue.AddOpts
+		all := requests(ctx, object)
+		if !changed || len(all) > fewRequests {
+			options.Priority = new(handler.LowPriority)
+		}
+		if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok { // always, see controller.Options.UsePriorityQueue
+			prioritized.AddWithOpts(options, all...)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(ctx, queue, e.Object, !e.IsInInitialList)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(ctx, queue, e.ObjectNew, e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()) // both have one name
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(ctx, queue, e.Object, true)
+		},
+	}
 }
 
 // Requests returns a request for each object that the list finds in the cache.

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -8,10 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
+	"github.com/merchant-operator/merchant-operator/test/await"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -45,6 +49,53 @@ func TestChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// One tenant's Merchant with thousands of ApiKeys must not make another's ApiKey wait.
+func TestEnqueueMapped(t *testing.T) {
+	const other = "other"
+	merchant := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}
+	changed := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"}}
+	for desc, tc := range map[string]struct {
+		apiKeys   int
+		event     any
+		wantFirst string
+	}{
+		"many ApiKeys of a changed Merchant": {fewRequests + 1, event.UpdateEvent{ObjectOld: merchant, ObjectNew: changed}, other},
+		"many of a new one":                  {fewRequests + 1, event.CreateEvent{Object: merchant}, other},
+		"many of a deleted one":              {fewRequests + 1, event.DeleteEvent{Object: merchant}, other},
+		"few of a changed one":               {fewRequests, event.UpdateEvent{ObjectOld: merchant, ObjectNew: changed}, "till-0"},
+		"few at the start":                   {1, event.CreateEvent{Object: merchant, IsInInitialList: true}, other},
+		"few at a resync":                    {1, event.UpdateEvent{ObjectOld: merchant, ObjectNew: merchant}, other},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			queue := priorityqueue.New[reconcile.Request](t.Name())
+			defer queue.ShutDown()
+			handler := EnqueueMapped(func(context.Context, client.Object) (requests []reconcile.Request) {
+				for i := range tc.apiKeys {
+					requests = append(requests, request("till-"+strconv.Itoa(i)))
+				}
+				return requests
+			})
+			switch e := tc.event.(type) {
+			case event.CreateEvent:
+				handler.Create(t.Context(), e, queue)
+			case event.UpdateEvent:
+				handler.Update(t.Context(), e, queue)
+			case event.DeleteEvent:
+				handler.Delete(t.Context(), e, queue)
+			}
+			queue.Add(request(other))
+			await.Until(t, time.Minute, "all requests are in the queue", func() bool { return queue.Len() > tc.apiKeys })
+			if first, _ := queue.Get(); first != request(tc.wantFirst) {
+				t.Errorf("first is %s, want %s", first.Name, tc.wantFirst)
+			}
+		})
+	}
+}
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shops", Name: name}}
 }
 
 func TestVersions_Behind(t *testing.T) {
