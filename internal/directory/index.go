@@ -107,7 +107,12 @@ func (i *index) dropKey(name string) {
 	i.ended[k.id] = ended{merchant: k.merchant, tombstone: i.ended[k.id].tombstone}
 }
 
+// claim gives a digest to a key, or makes it contested. The record of a deleted ApiKey that was put back claims none: the digest may belong to
+// the ApiKey that was created again with its name.
 func (i *index) claim(digest apikey.Digest, k *key) {
+	if i.ended[k.id].tombstone {
+		return
+	}
 	if only := i.external[digest]; only != nil {
 		delete(i.external, digest)
 		i.contested[digest] = &contest{holder: only.id, keys: []*key{only}}
@@ -140,6 +145,9 @@ func (i *index) releaseOne(digest apikey.Digest, k *key) {
 		return
 	}
 	c := i.contested[digest]
+	if c == nil { // it claimed none
+		return
+	}
 	c.keys = slices.DeleteFunc(c.keys, func(other *key) bool { return other == k })
 	switch {
 	case len(c.keys) == 0:

@@ -214,6 +214,31 @@ func TestClaims_ApiKeyReplaced(t *testing.T) {
 	}
 }
 
+// So does one whose former record is put back, such as by a restore, until the operator deletes that again.
+func TestClaims_FormerRecordPutBack(t *testing.T) {
+	f := newFixture()
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
+	presented := strings.Repeat("s", 40)
+	_, former := f.publish(t, "first", "acme", claiming(presented, now.Add(-time.Hour)))
+	f.writeTombstone(t, former)
+	_ = f.keyInformer.Delete(newSecret(t, former))
+	_, again := f.publish(t, "second", "acme", claiming(presented, now))
+	want := func(when string) {
+		t.Helper()
+		if got, err := f.Identify(presented, now); err != nil || got.KeyID != again.KeyID || !got.Live {
+			t.Errorf("%s: %+v, %v", when, got, err)
+		}
+	}
+	want("created again")
+	_ = f.keyInformer.Add(newSecret(t, former))
+	want("put back")
+	former.Revision++
+	_ = f.keyInformer.Update(newSecret(t, former))
+	want("changed")
+	_ = f.keyInformer.Delete(newSecret(t, former))
+	want("deleted again")
+}
+
 func TestClaims_RecordChanges(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
