@@ -2,12 +2,18 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -120,5 +126,30 @@ var _ = Describe("A Merchant", func() {
 		Expect(merchant.Status.MerchantID).NotTo(Equal(former.Status.MerchantID))
 		Expect(f.configMap(former)).To(BeNil())
 		Expect(f.configMap(merchant)).NotTo(BeNil())
+	})
+})
+
+var _ = Describe("A Merchant that cannot be published", func() {
+	It("leaves its ApiKeys waiting, and they are Ready once it is", func() {
+		quota, full := errors.New("exceeded quota"), atomic.Bool{}
+		full.Store(true)
+		f := newFixture(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				if _, ok := object.(*corev1.ConfigMap); ok && full.Load() && strings.HasPrefix(object.GetName(), "merchant-") {
+					return quota
+				}
+				return c.Create(ctx, object, options...)
+			},
+		})
+		merchant := aMerchant("coffee").Merchant
+		f.apply(merchant)
+		f.awaitFailed(merchant)
+		key := f.applied(aKey("till", "coffee"))
+		f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonMerchantNotPublished)
+		Expect(f.delivered("till-key").ID()).To(Equal(published.ID(key.UID)), "the key is issued")
+		Expect(f.events(key)).NotTo(ContainElement(HavePrefix("Warning")))
+		full.Store(false)
+		f.awaitReady(merchant)
+		f.awaitReady(key)
 	})
 })

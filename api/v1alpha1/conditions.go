@@ -47,6 +47,8 @@ const (
 	ReasonMerchantClosed = "MerchantClosed"
 	// ReasonMerchantNotFound: the Merchant of spec.merchantRef does not exist in the namespace (yet).
 	ReasonMerchantNotFound = "MerchantNotFound"
+	// ReasonMerchantNotPublished: replicas of the API do not know the Merchant of the ApiKey yet; its own condition Ready says why.
+	ReasonMerchantNotPublished = "MerchantNotPublished"
 	// ReasonSecretConflict: the Secret to write exists and belongs to another owner.
 	ReasonSecretConflict = "SecretConflict"
 	// ReasonKeyDigestUsed: spec.keyDigest is of a former key; set the digest of another key.

@@ -83,7 +83,7 @@ func outcomeFor(f facts) conditions.Outcome {
 	if outcome, blocked := obstacle(f); blocked {
 		return outcome
 	}
-	if outcome, unusable := first(f, disabled, expired, merchantInactive, rotationDeferred); unusable {
+	if outcome, unusable := first(f, disabled, expired, merchantInactive, merchantUnpublished, rotationDeferred); unusable {
 		return outcome
 	}
 	if record, known := f.ownRecord(); known && !record.Issued() {
@@ -113,6 +113,12 @@ func merchantInactive(f facts) (conditions.Outcome, bool) {
 	}
 	return conditions.Stalled(reason, "Merchant %s is %s: the key gets 403 until spec.state of the Merchant is Active",
 		f.apiKey.Spec.MerchantRef.Name, f.merchantState), f.merchantState != v1alpha1.MerchantActive
+}
+
+// merchantUnpublished: a key without its published Merchant opens nothing.
+func merchantUnpublished(f facts) (conditions.Outcome, bool) {
+	return conditions.Waiting(v1alpha1.ReasonMerchantNotPublished,
+		"Merchant %s is not published yet: the key gets 401; see condition Ready of the Merchant", f.apiKey.Spec.MerchantRef.Name), f.merchantUnpublished
 }
 
 // expiry is when the key expires; zero: never.

@@ -185,6 +185,14 @@ func TestDecide(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
+		"a Merchant that is not published": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantUnpublished = true },
+			want: decision{Outcome: v1alpha1.ReasonMerchantNotPublished},
+		},
+		"a Merchant that is not published, and a new trigger": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantUnpublished = true; f.apiKey.Spec.Rotation.Trigger = "b" },
+			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3, Outcome: v1alpha1.ReasonMerchantNotPublished},
+		},
 		"a new trigger after too many": {
 			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.Rotation.Trigger, f.record.TriggerTAT = "b", now.Add(10*time.Minute) },
 			want: decision{Outcome: v1alpha1.ReasonRotationDeferred},

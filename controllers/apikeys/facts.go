@@ -32,6 +32,8 @@ type facts struct {
 	// merchantID is the id of the Merchant; empty: it does not exist, or is being deleted.
 	merchantID    string
 	merchantState v1alpha1.MerchantState
+	// merchantUnpublished: the Merchant exists, and nothing is published of it.
+	merchantUnpublished bool
 	// merchants are the names of all Merchants of the namespace, if the one in the spec does not exist.
 	merchants []string
 	// digest is spec.keyDigest; nil: the key is not externally generated.
@@ -217,11 +219,24 @@ func (r *Reconciler) readSpecified(ctx context.Context, from client.Reader, f *f
 		return err
 	}
 	if f.merchantID == "" {
-		if f.merchants, err = r.merchantNames(ctx, f.apiKey.Namespace); err != nil {
-			return err
-		}
+		f.merchants, err = r.merchantNames(ctx, f.apiKey.Namespace)
+	} else {
+		f.merchantUnpublished, err = r.unpublishedMerchant(ctx, f.merchantID)
+	}
+	if err != nil {
+		return err
 	}
 	return r.gatherClaims(ctx, from, f)
+}
+
+// unpublishedMerchant reports whether the cache has nothing that is published of the Merchant. Whatever changes that starts a reconciliation.
+func (r *Reconciler) unpublishedMerchant(ctx context.Context, id string) (bool, error) {
+	name := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.MerchantName(id)}
+	err := r.Client.Get(ctx, name, new(corev1.ConfigMap), client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	return err != nil, nil
 }
 
 // merchantNames returns the sorted names of the Merchants of a namespace, from the cache.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -86,6 +87,17 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 func (r *Reconciler) requestsForMerchant(ctx context.Context, merchant client.Object) []reconcile.Request {
 	return reconciler.Requests(ctx, r.Client, &v1alpha1.ApiKeyList{},
 		client.InNamespace(merchant.GetNamespace()), client.MatchingFields{merchantIndex: merchant.GetName()})
+}
+
+// requestsForPublishedMerchant returns the ApiKeys of the Merchant of a ConfigMap.
+func (r *Reconciler) requestsForPublishedMerchant(ctx context.Context, configMap client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, merchant := range reconciler.Sources(ctx, r.Client, index.Merchants, configMap.GetName()) {
+		requests = append(requests, r.requestsForMerchant(ctx, &v1alpha1.Merchant{
+			ObjectMeta: metav1.ObjectMeta{Namespace: merchant.Namespace, Name: merchant.Name},
+		})...)
+	}
+	return requests
 }
 
 // requestsForSecret returns the ApiKey of the published Secret, or those that need the claim.

@@ -231,6 +231,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	return reconciler.NewController(mgr, "apikey", parallel).
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
 		Watches(&v1alpha1.Merchant{}, reconciler.EnqueueMapped(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
+		Watches(&corev1.ConfigMap{}, reconciler.EnqueueMapped(r.requestsForPublishedMerchant), builder.WithPredicates(comesOrGoes())).
 		Watches(&corev1.Secret{}, reconciler.EnqueueMapped(r.requestsForSecret), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WatchesRawSource(source.Channel(r.Outdated, &handler.TypedEnqueueRequestForObject[*v1alpha1.ApiKey]{})).
@@ -244,6 +245,14 @@ func merchantChanges() predicate.Predicate {
 			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
 			merchantState(e.ObjectOld) != merchantState(e.ObjectNew)
 	}}
+}
+
+// comesOrGoes passes creations and deletions. What a start finds is looked at with the ApiKeys.
+func comesOrGoes() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
 }
 
 func merchantState(object client.Object) v1alpha1.MerchantState {

@@ -83,7 +83,7 @@ func (r *Reconciler) warn(f facts, outcome conditions.Outcome) {
 			}
 		}
 	}
-	if !outcome.IsReady() {
+	if !outcome.IsReady() && outcome.Reason != v1alpha1.ReasonMerchantNotPublished { // the Merchant has the warning, if that lasts
 		warn(outcome.Abnormal(), outcome.Reason, outcome.Reason, outcome.Message)
 	}
 	r.NoteWarned(f.apiKey, standing)
