@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -134,6 +135,38 @@ var _ = Describe("The digest of an externally generated key", func() {
 			f.stop()
 			f.rotateOverHTTP(key)
 		}),
+	)
+
+	DescribeTable("that a person rotates away during the deletion does not come back with an ApiKey that is created again",
+		func(finalizers []string) {
+			var f *fixture
+			var key *v1alpha1.ApiKey
+			var once sync.Once
+			hook := interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					if key != nil && object.GetName() == published.KeyTombstoneName(published.ID(key.UID)) {
+						once.Do(func() { f.rotateOverHTTP(key) }) // on the internal port a disabled key can be rotated
+					}
+					return c.Create(ctx, object, options...)
+				},
+			}
+			f = newFixture()
+			f.merchant(aMerchant("coffee"))
+			till := f.key(aKey("till", "coffee").digest(vaultDigest))
+			f.stop()
+			change(f, till, func(k *v1alpha1.ApiKey) { k.Finalizers = finalizers })
+			f.delete(till)
+			key = till.DeepCopy()
+			f.startOperator(hooked(hook))
+			f.awaitGone(till)
+			Eventually(func() any { return f.publishedSecret(key) }).Should(BeNil())
+
+			again := aKey("till", "coffee").digest(vaultDigest).ApiKey
+			f.apply(again)
+			f.awaitStalled(again, v1alpha1.ReasonKeyDigestUsed)
+		},
+		Entry("by the operator", []string{v1alpha1.Finalizer}),
+		Entry("without its finalizer", nil),
 	)
 
 	It("that was rotated away does not come back with an ApiKey that is created again after a restore of etcd", func() {

@@ -190,8 +190,8 @@ func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]del
 		}
 	}
 	if secret != nil {
-		// Whatever a rotation over HTTP makes of it meanwhile, it goes.
-		if err := r.Secrets.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); err != nil {
+		// If it was rotated meanwhile, which a person may do with a disabled key, there is another digest to retire.
+		if err := r.Secrets.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}); err != nil {
 			return nil, err
 		}
 	}

@@ -223,21 +223,25 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	return reconcile.Result{}, c.writeTombstone(ctx, ended)
 }
 
-// sweep revokes the object if its source was deleted, then remembers that, then deletes the object.
+// sweep revokes the object if its source was deleted, then remembers that, then deletes the object. A key that was rotated meanwhile has another
+// digest to retire, so it is deleted in the version that was revoked.
 func (s Sweeper) sweep(ctx context.Context, object client.Object, ended published.Tombstone, revoke func() error) (reconcile.Result, error) {
 	orphaned, err := s.orphaned(ctx, ended)
 	if err != nil || !orphaned {
 		return reconcile.Result{}, err
 	}
-	uid := object.GetUID()
+	preconditions := client.Preconditions{UID: new(object.GetUID())}
 	if err := revoke(); err != nil {
 		return reconciler.Finish(err)
+	}
+	if ended.Kind == published.TombstoneApiKey {
+		preconditions.ResourceVersion = new(object.GetResourceVersion())
 	}
 	if err := s.writeTombstone(ctx, ended); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := client.IgnoreNotFound(s.Client.Delete(ctx, object, client.Preconditions{UID: &uid})); err != nil {
-		return reconcile.Result{}, fmt.Errorf("delete the orphaned object %s: %w", object.GetName(), err)
+	if err := client.IgnoreNotFound(s.Client.Delete(ctx, object, preconditions)); err != nil {
+		return reconciler.Finish(fmt.Errorf("delete the orphaned object %s: %w", object.GetName(), err))
 	}
 	logf.FromContext(ctx).Info("deleted a published object whose source is gone",
 		"source", ended.Source.Namespace+"/"+ended.Source.Name)

@@ -54,8 +54,8 @@ func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, 
 	return nil
 }
 
-// DisableKey writes the state Disabled into a published record, so that no replica accepts the key. It leaves the record for the caller who
-// comes after an interruption. A record that cannot be decoded opens nothing; in one of a newer version, which replicas follow, only the
+// DisableKey writes the state Disabled into a published record, so that no replica accepts the key, and into the Secret, which then has the version
+// that is stored. It leaves the record for the caller who comes after an interruption. A record that cannot be decoded opens nothing; in one of a newer version, which replicas follow, only the
 // envelope is written: it is revoked.
 func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {
 	record, err := published.DecodeKey(secret)
@@ -73,6 +73,7 @@ func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now
 	if err != nil {
 		return fmt.Errorf("disable key %s: %w", record.KeyID, err)
 	}
+	*secret = *disabled
 	return nil
 }
 
@@ -119,6 +120,7 @@ func revokeKey(ctx context.Context, c client.Client, secret *corev1.Secret, now 
 	if err := client.IgnoreNotFound(CreateOrUpdate(ctx, c, revoked)); err != nil {
 		return fmt.Errorf("revoke key %s: %w", published.KeyID(secret.Name), err)
 	}
+	*secret = *revoked
 	return nil
 }
 
