@@ -28,6 +28,9 @@ var (
 // rotationTimeout limits reading and replacing the published key, and on the internal port what is read before that.
 const rotationTimeout = 3 * time.Second
 
+// fieldManager is that of what the API writes.
+const fieldManager = "merchant-operator-apiserver"
+
 // Published reads and writes the published key Secrets at the Kubernetes API, not in the directory.
 type Published struct {
 	Secrets typedcorev1.SecretInterface // of the credentials namespace
@@ -81,11 +84,45 @@ func (p Published) rotate(ctx context.Context, keyID string, change rotation) (a
 		current := published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: change.at}
 		rotated := record.Rotated(current, v1alpha1.RotationAPI, change.overlap, change.at)
 		rotated.LastRotation.Actor = change.origin.Actor
+		if lastErr = p.retireClaim(ctx, record); lastErr != nil {
+			continue
+		}
 		if lastErr = p.replace(ctx, secret, rotated); lastErr == nil {
 			return next, rotated, nil
 		}
 	}
 	return apikey.Key{}, published.KeyRecord{}, fmt.Errorf("%w: rotate key %s: %w", ErrKubernetes, keyID, lastErr)
+}
+
+// retireClaim marks the claim to an externally generated key that is about to be replaced. The operator does so after the rotation; if it is away,
+// and the record is lost before it is back, only the mark keeps it from publishing the replaced digest again. It takes back the mark of a rotation
+// that failed.
+func (p Published) retireClaim(ctx context.Context, record published.KeyRecord) error {
+	if record.HandledDigest == nil || !record.Current.Digest.Equal(*record.HandledDigest) {
+		return nil
+	}
+	secret, err := p.Secrets.Get(ctx, published.DigestClaimName(record.Current.Digest), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the claim to the key: %w", err)
+	}
+	claim, err := published.DecodeDigestClaim(secret)
+	if err != nil || claim.KeyID != record.KeyID || claim.Replaced {
+		return nil //nolint:nilerr // the operator repairs it
+	}
+	claim.Replaced = true
+	encoded, err := published.EncodeDigestClaim(secret.Namespace, claim)
+	if err != nil {
+		return fmt.Errorf("encode the claim to the key: %w", err)
+	}
+	changed := secret.DeepCopy()
+	maps.Copy(changed.Data, encoded.Data)
+	if _, err := p.Secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return fmt.Errorf("mark the claim to the key: %w", err)
+	}
+	return nil
 }
 
 // read returns the published Secret of the key id, and its record. Errors: ErrNoKey, ErrUnreadableKey, ErrKubernetes.
@@ -150,6 +187,6 @@ func (p Published) replace(ctx context.Context, secret *corev1.Secret, record pu
 	}
 	changed := secret.DeepCopy()
 	maps.Copy(changed.Data, encoded.Data)
-	_, err = p.Secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: "merchant-operator-apiserver"})
+	_, err = p.Secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
