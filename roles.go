@@ -52,7 +52,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.InternalCertificateDir, "internal-cert-dir", "", "directory with tls.crt and tls.key for the internal port; empty: plain HTTP, and no API keys are issued there unless the address is a loopback one")
 	addOps(flags, &options.Ops)
 	flags.IntVar(&options.MaxConnections, "max-connections", options.MaxConnections, "maximum concurrent connections, about 23 KiB of memory each; the longest idle is closed first")
-	flags.IntVar(&options.Streams.Max, "max-streams", options.Streams.Max, "maximum concurrent streams and long polls of session statuses; not counted in --max-connections")
+	flags.IntVar(&options.Streams.Max, "max-streams", options.Streams.Max, "maximum concurrent streams and long polls of session statuses, and waits for events, to which one place in 16 is reserved; not counted in --max-connections")
 	flags.IntVar(&options.Streams.MaxPerAddress, "max-streams-per-address", options.Streams.MaxPerAddress, "maximum concurrent streams and long polls of one client address")
 	flags.StringVar(&options.QRScheme, "qr-scheme", options.QRScheme, "scheme of the QR payload <scheme>://qr/<session id>")
 	flags.StringVar(&options.QRContent, "qr-content", options.QRContent, "content of the QR code on payer pages: Payload, or Link to the page itself, which cameras of phones open")
