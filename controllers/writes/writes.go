@@ -54,9 +54,9 @@ func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, 
 	return nil
 }
 
-// DisableKey writes the state Disabled into a published record, so that no replica accepts the key, and into the Secret, which then has the version
-// that is stored. It leaves the record for the caller who comes after an interruption. A record that cannot be decoded opens nothing; in one of a newer version, which replicas follow, only the
-// envelope is written: it is revoked.
+// DisableKey writes the state Disabled into a published record, so that no replica accepts the key, and puts what is stored then into the Secret.
+// It leaves the record for the caller who comes after an interruption. A record that cannot be decoded opens nothing; in one of a newer version,
+// which replicas follow, only the envelope is written: it is revoked.
 func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {
 	record, err := published.DecodeKey(secret)
 	switch {
