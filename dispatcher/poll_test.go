@@ -1,8 +1,8 @@
 package dispatcher
 
 import (
-	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,20 +23,31 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// calls is how often Redis has run a command.
-func (f testFixture) calls(t *testing.T, command string) int {
+// commands are how often Redis has run each, all at one time.
+type commands map[string]int
+
+func (f testFixture) commands(t *testing.T) commands {
 	t.Helper()
 	statistics, err := f.Redis(t).Info(t.Context(), "commandstats").Result()
 	dispatchertest.Must(t, err)
+	all := commands{}
 	for line := range strings.Lines(statistics) {
-		if rest, found := strings.CutPrefix(line, "cmdstat_"+command+":calls="); found {
-			var calls int
-			_, err := fmt.Sscanf(rest, "%d,", &calls)
-			dispatchertest.Must(t, err)
-			return calls
+		rest, found := strings.CutPrefix(line, "cmdstat_")
+		name, counts, counted := strings.Cut(rest, ":calls=")
+		if !found || !counted {
+			continue
 		}
+		number, _, _ := strings.Cut(counts, ",")
+		all[name], err = strconv.Atoi(number)
+		dispatchertest.Must(t, err)
 	}
-	return 0
+	return all
+}
+
+// calls is how often Redis has run a command.
+func (f testFixture) calls(t *testing.T, command string) int {
+	t.Helper()
+	return f.commands(t)[command]
 }
 
 // Leases and sweeps begin with a ZRANGEBYSCORE: at rest there are none, however often a dispatcher polls.
@@ -132,10 +143,16 @@ func TestPoll_OpenBreaker(t *testing.T) {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) > 0 && d.queues.attemptsInFlight() == 0
 	})
 	const polls, zsets = 5, 2 * session.Buckets
-	leases, before := f.calls(t, "zrangebyscore"), f.calls(t, "zrange")
-	dispatchertest.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange")-before >= polls*zsets })
-	if n := f.calls(t, "zrangebyscore") - leases; n < 1 || n > polls+2 {
-		t.Errorf("%d leases in %d polls, with nothing to deliver", n, polls)
+	before := f.commands(t)
+	var after commands
+	dispatchertest.Eventually(t, "it has polled some times", func() bool {
+		after = f.commands(t)
+		return after["zrange"]-before["zrange"] >= polls*zsets
+	})
+	// A busy machine sees more polls than it waited for, and one of them half done.
+	polled := (after["zrange"] - before["zrange"]) / zsets
+	if n := after["zrangebyscore"] - before["zrangebyscore"]; n < 1 || n > polled+2 {
+		t.Errorf("%d leases in %d polls, with nothing to deliver", n, polled)
 	}
 }
 
@@ -171,9 +188,8 @@ func TestSweep_SendsExpired(t *testing.T) {
 		t.Errorf("saw %+v", seen[0])
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if got := testutil.ToFloat64(d.metrics.expiredSessions); got != 1 {
-		t.Errorf("counted %v expired sessions", got)
-	}
+	// The event is sent at its message, which may come before the answer to the sweep.
+	dispatchertest.Eventually(t, "one expired session is counted", func() bool { return testutil.ToFloat64(d.metrics.expiredSessions) == 1 })
 }
 
 // A dispatcher sends an event at its message, without a poll, also one whose message arrives during a lease.

@@ -56,9 +56,10 @@ func TestStatus_PermanentFailure(t *testing.T) {
 			if strings.Contains(report.Message, "127.0.0.1") || !strings.Contains(report.Message, "spec.webhook") && !strings.Contains(report.Message, "certificate") {
 				t.Errorf("the message is %q", report.Message)
 			}
-			if log := f.Log.String(); !strings.Contains(log, "webhook is unhealthy") || !strings.Contains(log, test.reason) || !strings.Contains(log, acme.Merchant.String()) {
-				t.Errorf("the log is %s", log)
-			}
+			dispatchertest.Eventually(t, "it is logged", func() bool { // after the report
+				log := f.Log.String()
+				return strings.Contains(log, "webhook is unhealthy") && strings.Contains(log, test.reason) && strings.Contains(log, acme.Merchant.String())
+			})
 			dispatchertest.Eventually(t, "it is counted", func() bool {
 				return d.unhealthyEndpoints(t, test.reason) == 1
 			})
@@ -67,13 +68,11 @@ func TestStatus_PermanentFailure(t *testing.T) {
 }
 
 func TestStatus_TransientFailure(t *testing.T) {
-	refusing := httptest.NewServer(http.NotFoundHandler())
-	refusing.Close()
 	answering := func(status int) string { return newReceiver(t, always(status)).URL }
 	for reason, url := range map[string]string{
 		"ServerError":      answering(http.StatusInternalServerError),
 		"RetryLater":       answering(http.StatusTooManyRequests),
-		"ConnectionFailed": refusing.URL,
+		"ConnectionFailed": "http://127.0.0.1:1", // nobody else's test listens there
 	} {
 		t.Run(reason, func(t *testing.T) {
 			f := newFixture(t)
@@ -118,9 +117,7 @@ func TestStatus_FirstSuccess(t *testing.T) {
 	if report.Status != metav1.ConditionTrue || report.EventType != corev1.EventTypeNormal || !report.State.FailingSince.IsZero() || report.State.LastFailure.Status() != 404 {
 		t.Errorf("the recovery: %+v", report)
 	}
-	if !strings.Contains(f.Log.String(), "webhook is healthy") {
-		t.Errorf("the log is %s", f.Log.String())
-	}
+	dispatchertest.Eventually(t, "it is logged", func() bool { return strings.Contains(f.Log.String(), "webhook is healthy") }) // after the report
 }
 
 // Two dispatchers that report at once leave nothing in Redis of what they reported.
