@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -162,12 +164,10 @@ func moveSlot(t *testing.T, slot int, from, to *goredis.Client) (toID any) {
 // startSentinel starts a Sentinel that alone decides about the master named pay, and returns its address.
 func startSentinel(t *testing.T, masterPort string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	number, err := freeport.Choose()
 	must(t, err)
-	addr := listener.Addr().String()
-	must(t, listener.Close())
-	_, port, err := net.SplitHostPort(addr)
-	must(t, err)
+	port := strconv.Itoa(number)
+	addr := net.JoinHostPort("127.0.0.1", port)
 
 	// A Sentinel writes what it learns into its configuration.
 	config := filepath.Join(t.TempDir(), "sentinel.conf")

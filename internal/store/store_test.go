@@ -638,7 +638,7 @@ func TestOperations_ServerRejectsWrites(t *testing.T) {
 	} {
 		t.Run(desc, func(t *testing.T) {
 			server := redistest.Start(t)
-			s := impatient(t, server.URL())
+			s := open(t, server.URL())
 			assertRecovers(t, s)
 			c := client(t, server)
 			before := c.DBSize(t.Context()).Val()
@@ -711,7 +711,7 @@ func TestOperations_LostReplyIsNotRetried(t *testing.T) {
 		} {
 			var server *fakeServer
 			server = startFakeServer(t, clusterOfOne(func() string { return server.addr() }, func([]string) string { return reply }))
-			s := impatient(t, form+server.addr())
+			s := open(t, form+server.addr())
 			_, _, err := s.CreateSession(t.Context(), merchant(), newSession())
 			if !errors.Is(err, redis.ErrUnavailable) {
 				t.Errorf("%s %s: %v, want ErrUnavailable", form, desc, err)
@@ -730,7 +730,7 @@ func TestCluster_RedirectionLoop(t *testing.T) {
 		server = startFakeServer(t, clusterOfOne(func() string { return server.addr() }, func([]string) string {
 			return fmt.Sprintf("-%s 1 %s\r\n", kind, server.addr())
 		}))
-		s := impatient(t, "redis+cluster://"+server.addr())
+		s := open(t, "redis+cluster://"+server.addr())
 		_, err := s.Admit(t.Context(), merchant())
 		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", kind, err)
@@ -747,7 +747,7 @@ func TestErrors_DoNotQuoteRedis(t *testing.T) {
 	server := startFakeServer(t, func(words []string) string {
 		return fmt.Sprintf("-ERR unknown command '%s', with args beginning with: '%s'\r\n", words[0], strings.Join(words[1:], "' '"))
 	})
-	s := impatient(t, "redis://"+server.addr())
+	s := open(t, "redis://"+server.addr())
 	_, err := s.Admit(t.Context(), asks)
 	if !errors.Is(err, redis.ErrUnavailable) {
 		t.Fatalf("%v, want ErrUnavailable", err)
@@ -765,7 +765,7 @@ func TestOperations_MalformedReply(t *testing.T) {
 		"*4\r\n$2\r\nOK\r\n$1\r\nx\r\n:1\r\n:1\r\n", "*4\r\n$2\r\nOK\r\n:1\r\n:1\r\n*0\r\n", "*1\r\n$-1\r\n",
 	} {
 		server := startFakeServer(t, func([]string) string { return reply })
-		s := impatient(t, "redis://"+server.addr())
+		s := open(t, "redis://"+server.addr())
 		for name, operation := range operations {
 			if admitted, err := operation(t.Context(), s, merchant()); !errors.Is(err, redis.ErrCorrupt) || admitted != (store.Admitted{}) {
 				t.Errorf("%s: answer %q: %+v, %v; want ErrCorrupt", name, reply, admitted, err)
