@@ -314,9 +314,10 @@ var _ = Describe("A revocation that has failed for long", func() {
 		key := f.key(aKey("till", "coffee"))
 		refuse.Store(true)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
-		Eventually(refused.Load).Should(BeNumerically(">=", 12)) // the delays double up to here
+		// Delays that went on doubling would be 41 s after as many failures; a busy machine is not late by that.
+		Eventually(refused.Load).WithTimeout(3 * time.Minute).Should(BeNumerically(">=", 14))
 		refuse.Store(false)
-		Eventually(func() v1alpha1.ApiKeyState { return f.record(key).State }).WithTimeout(8 * time.Second).Should(Equal(v1alpha1.ApiKeyDisabled))
+		Eventually(func() v1alpha1.ApiKeyState { return f.record(key).State }).Should(Equal(v1alpha1.ApiKeyDisabled))
 	})
 
 	It("is not delayed by Secrets of the tenant that cannot be deleted", func() {

@@ -213,7 +213,8 @@ var _ = Describe("Delivered", func() {
 		deleted := f.awaitDelivered(key, v1alpha1.ReasonNotDelivered)
 		Expect(deleted.Status).To(Equal(metav1.ConditionFalse))
 		Expect(deleted.Message).To(ContainSubstring("change spec.rotation.trigger"))
-		f.awaitReady(key) // the key works
+		f.awaitReady(key)                     // the key works
+		f.awaitEvent(key, "Normal Rotated: ") // events are written one beside the other
 		f.awaitEvent(key, "Warning NotDelivered: "+deleted.Message)
 		before := len(f.events(key))
 		f.poke(key, "apikey")

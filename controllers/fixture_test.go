@@ -374,6 +374,7 @@ func (f *fixture) poke(object client.Object, controller string) {
 	GinkgoHelper()
 	before := passes(controller)
 	touch := func(o client.Object) { o.SetAnnotations(map[string]string{"poked": strconv.Itoa(before)}) }
+	newSpec := false
 	f.read(object)
 	switch object := object.(type) {
 	case *v1alpha1.Merchant:
@@ -385,9 +386,14 @@ func (f *fixture) poke(object client.Object, controller string) {
 			change(f, secret, func(s *secretObject) { touch(s) })
 		} else {
 			change(f, object, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.OverlapSeconds = new(int32(before % 86400)) })
+			newSpec = true
 		}
 	}
 	Eventually(func() int { return passes(controller) }).Should(BeNumerically(">", before), "a pass has ended")
+	Eventually(func(g Gomega) { // it may be that over another object, and this one will write the status
+		f.read(object)
+		g.Expect(!newSpec || observedGeneration(object) == object.GetGeneration()).To(BeTrue(), "the new spec is observed")
+	}).Should(Succeed())
 }
 
 // passes counts the passes that a controller has ended, in this process.

@@ -151,10 +151,11 @@ var _ = Describe("The condition OldKeyInUse", func() {
 		f.awaitOldKeyInUse(key, metav1.ConditionTrue, v1alpha1.ReasonOverlapEndsSoon)
 		f.poke(key, "apikey")
 		f.poke(key, "apikey")
-		warnings := slices.DeleteFunc(f.events(key), func(event string) bool {
-			return !strings.HasPrefix(event, "Warning "+v1alpha1.ReasonOverlapEndsSoon)
-		})
-		Expect(warnings).To(ConsistOf(ContainSubstring(old.Prefix())))
+		Eventually(func() []string { // an event is written beside the pass that emits it
+			return slices.DeleteFunc(f.events(key), func(event string) bool {
+				return !strings.HasPrefix(event, "Warning "+v1alpha1.ReasonOverlapEndsSoon)
+			})
+		}).Should(ConsistOf(ContainSubstring(old.Prefix())))
 	})
 
 	// kubectl wait compares the generation of the condition: it must not read of the key before the rotation that it waits for.
