@@ -132,7 +132,7 @@ func (s stream) until(words string) error {
 // is written when heartbeats have been read. In production a heartbeat comes every 15 s, and the proxy waits 60 s.
 func TestStream(t *testing.T) {
 	t.Parallel()
-	const heartbeat, readTimeout = 250 * time.Millisecond, 2 * time.Second
+	const heartbeat, readTimeout = 500 * time.Millisecond, 5 * time.Second // a busy machine writes a heartbeat in time
 	key := shop(t)
 	for name, start := range proxies {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestDrain(t *testing.T) {
 			t.Parallel()
 			leaving, stop := installation.APIServer(t, "leaving-"+name, func(o *apiserver.Options) {
 				behindProxy(o)
-				o.DrainDelay = time.Second
+				o.DrainDelay = 5 * time.Second // a busy service notices in time
 			})
 			p, id := startProxy(t, name, leaving, replicas[1]), charge(t, key)
 			var streams []stream
