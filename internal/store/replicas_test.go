@@ -97,7 +97,7 @@ func followCluster(t *testing.T, servers []*redistest.Server) (replicas []*redis
 	host, port, err := net.SplitHostPort(servers[0].Addr())
 	must(t, err)
 	for _, master := range servers {
-		replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
+		replica := redistest.Start(t, storetest.ClusterArgs...)
 		c := client(t, replica)
 		must(t, c.ClusterMeet(t.Context(), host, port).Err())
 		id, err := client(t, master).Do(t.Context(), "CLUSTER", "MYID").Text()

@@ -12,12 +12,16 @@ import (
 // Slots is how many a Redis Cluster has.
 const Slots = 16384
 
+// ClusterArgs make a redis-server one of a Redis Cluster whose servers give up none that is silent: the others go on, and on a busy machine
+// each may be late for seconds.
+var ClusterArgs = []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "60000", "--repl-diskless-sync-delay", "0"}
+
 // StartCluster starts a Redis Cluster of three masters that share the slots evenly.
 func StartCluster(t *testing.T) []*redistest.Server {
 	t.Helper()
 	servers := make([]*redistest.Server, 3)
 	for i := range servers {
-		servers[i] = redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
+		servers[i] = redistest.Start(t, ClusterArgs...)
 		c := Inspect(t, servers[i])
 		first, last := i*Slots/3, (i+1)*Slots/3-1
 		check(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
