@@ -110,7 +110,7 @@ func TestRun_StopDuringRequest(t *testing.T) {
 func TestRun_Drain(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
-	r := f.start(func(o *apiserver.Options) { o.DrainDelay = 3 * time.Second })
+	r := f.start(func(o *apiserver.Options) { o.DrainDelay = 10 * time.Second }) // a busy machine looks in time
 	if r.call(http.MethodGet, me, key, "").last {
 		t.Error("the connection was closed before the drain")
 	}
