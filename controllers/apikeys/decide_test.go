@@ -88,6 +88,10 @@ func TestDecide(t *testing.T) {
 			facts: upToDate().lost().with(deliveredSecret("till-key", 1)), edit: func(f *facts) { f.seen = knownVersion{} },
 			want: decision{Issue: v1alpha1.RotationRecovery, Generation: 1},
 		},
+		"a younger ApiKey with a forged status": {
+			facts: upToDate().lost().with(), edit: func(f *facts) { f.younger, f.seen = true, knownVersion{} },
+			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
+		},
 		"a record that is lost": {
 			facts: upToDate().lost(),
 			want:  decision{Issue: v1alpha1.RotationRecovery, Generation: 3},

@@ -25,6 +25,8 @@ type facts struct {
 	// clockWrong: nothing is rotated, ended or deleted because of the time.
 	clockWrong bool
 	apiKey     *v1alpha1.ApiKey
+	// younger: the ApiKey was created after this operator began to look at ApiKeys.
+	younger bool
 	// warned are the warnings that stand.
 	warned reconciler.Warned
 	// incomplete is true if reading failed. Then nothing is concluded from missing facts.
@@ -169,7 +171,7 @@ func (r *Reconciler) readPublishedUncached(ctx context.Context, cached *v1alpha1
 func (r *Reconciler) newFacts(apiKey *v1alpha1.ApiKey) facts {
 	return facts{
 		apiKey: apiKey, seen: r.versions.newest(published.ID(apiKey.UID)), times: r.OldKeys,
-		warned: r.Warned(apiKey, apiKey.Status.Conditions), unpublished: r.unpublishedKeyFor(apiKey),
+		younger: r.Younger(apiKey), warned: r.Warned(apiKey, apiKey.Status.Conditions), unpublished: r.unpublishedKeyFor(apiKey),
 	}
 }
 

@@ -178,14 +178,16 @@ func (r *Reconciler) writeEnvelope(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// lost reports whether there was a key without a usable published record now. The status counts, because it only words what is
-// reported: without a record a new key is issued in any case.
+// lost reports whether there was a key without a usable published record now. The status counts, because it only words what is reported:
+// without a record a new key is issued in any case. Of an ApiKey that is younger than this operator it does not, since the operator would know:
+// its tenant may write it, and a lost key is an alarm for the platform's people.
 func lost(f facts) bool {
+	reported := !f.younger && f.apiKey.Status.KeyGeneration > 0
 	if f.recordOfAnother() {
-		return f.apiKey.Status.KeyGeneration > 0
+		return reported
 	}
 	_, known := f.ownRecord()
-	return !known && !f.newer && (nextGeneration(f) > 1 || f.apiKey.Status.KeyGeneration > 0)
+	return !known && !f.newer && (nextGeneration(f) > 1 || reported)
 }
 
 // keyLost returns the condition KeyLost; nil: absent. It is derived from the record, so a lost status does not end it.

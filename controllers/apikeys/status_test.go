@@ -206,8 +206,10 @@ func TestStatus_KeyLost(t *testing.T) {
 		"replaced, and status lost":    {facts: recovered(upToDate()), edit: func(f *facts) { f.apiKey.Status = v1alpha1.ApiKeyStatus{} }, want: v1alpha1.ReasonKeyReplaced},
 		"lost, and not replaced":       {facts: upToDate().lost(), want: v1alpha1.ReasonKeyNotReplaced},
 		"never issued":                 {facts: upToDate().lost().with(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, knownVersion{} }},
+		"never issued, and forged":     {facts: upToDate().lost().with(), edit: func(f *facts) { f.younger, f.seen = true, knownVersion{} }},
 		"of a newer operator":          {facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true }},
 		"externally generated":         {facts: recovered(upToDate().external("mine")), edit: func(f *facts) { f.record.Current.Prefix, f.apiKey.Status.Prefix = "", "" }},
+		"another ApiKey's, and forged": {facts: upToDate(), edit: func(f *facts) { f.younger, f.record.Source.UID = true, "another" }},
 		"another ApiKey's, and no key": {facts: upToDate(), edit: func(f *facts) { f.record.Source.UID, f.apiKey.Status.KeyGeneration = "another", 0 }},
 	} {
 		t.Run(desc, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,12 +42,21 @@ type Base struct {
 	written  versions
 	failures failures
 	warnings warnings
+	begin    sync.Once
+	began    time.Time
 }
 
 // Object is a custom resource, as a pointer type.
 type Object[T any] interface {
 	*T
 	client.Object
+}
+
+// Younger reports whether the object was created after this operator looked at its first one. Then no operator before it has written its status,
+// and all that it has not written itself is its tenant's.
+func (b *Base) Younger(object client.Object) bool {
+	b.begin.Do(func() { b.began = b.Clock.Now() })
+	return object.GetCreationTimestamp().After(b.began)
 }
 
 // Time returns the time for a decision, and whether the clock is wrong. Take it after reading the facts: a process that was frozen meanwhile

@@ -3,7 +3,6 @@ package reconciler
 import (
 	"maps"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,8 +18,7 @@ func (w Warned) Has(condition, reason string) bool { return w[condition] == reas
 // warnings remembers of each object what people were warned of, so that a warning is emitted once, and again only after it has ended. The
 // status decides nothing of that: tenants may write it. The zero value is ready for use.
 type warnings struct {
-	mu    sync.Mutex
-	began time.Time
+	mu sync.Mutex
 	// young and old are what stands, by UID; nil: nothing. When young is full it replaces old.
 	young, old map[types.UID]Warned
 }
@@ -28,17 +26,14 @@ type warnings struct {
 // maxWarned is of how many objects the warnings are remembered at least. What is forgotten counts as not seen yet.
 const maxWarned = 1 << 17
 
-// get returns what stands for an object, whether that is known, and when the first object of all was looked at.
-func (w *warnings) get(object types.UID, now time.Time) (standing Warned, seen bool, began time.Time) {
+// get returns what stands for an object, and whether that is known.
+func (w *warnings) get(object types.UID) (standing Warned, seen bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.began.IsZero() {
-		w.began = now
-	}
 	if standing, seen = w.young[object]; !seen {
 		standing, seen = w.old[object]
 	}
-	return maps.Clone(standing), seen, w.began
+	return maps.Clone(standing), seen
 }
 
 func (w *warnings) set(object types.UID, standing Warned) {
@@ -56,11 +51,11 @@ func (w *warnings) set(object types.UID, standing Warned) {
 // Warned returns the warnings that stand for an object. At its first pass these are the ones that the status has, as an operator before
 // this one has written it: a new leader does not repeat all warnings of a cluster. Of an object that was created since, none stands.
 func (b *Base) Warned(object client.Object, status []metav1.Condition) Warned {
-	standing, seen, began := b.warnings.get(object.GetUID(), b.Clock.Now())
+	standing, seen := b.warnings.get(object.GetUID())
 	if standing == nil {
 		standing = Warned{}
 	}
-	if !seen && !object.GetCreationTimestamp().After(began) {
+	if !seen && !b.Younger(object) {
 		for _, c := range status {
 			standing[c.Type] = c.Reason
 		}

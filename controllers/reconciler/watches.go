@@ -63,8 +63,12 @@ func EnqueueMapped(requests handler.MapFunc) handler.EventHandler {
 		if !changed || len(all) > fewRequests {
 			options.Priority = new(handler.LowPriority)
 		}
-		if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok { // always, see controller.Options.UsePriorityQueue
+		if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 			prioritized.AddWithOpts(options, all...)
+			return
+		}
+		for _, request := range all { // see controller.Options.UsePriorityQueue
+			queue.Add(request)
 		}
 	}
 	return handler.Funcs{
