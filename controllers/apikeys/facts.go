@@ -124,21 +124,18 @@ func (f facts) deliveredAs(name string) *delivered {
 	return nil
 }
 
-// gather reads the facts from the caches. The facts name the ApiKey even if there is an error.
-func (r *Reconciler) gather(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
-	defer func() { f.now, f.clockWrong = r.Time() }()
-	f, err = r.readPublished(ctx, apiKey)
-	if err != nil {
-		return f, err
+// gather reads from the caches what the published facts do not have.
+func (r *Reconciler) gather(ctx context.Context, f facts) (facts, error) {
+	err := r.readSpecified(ctx, r.Client, &f)
+	if err == nil {
+		f.delivered, err = r.cachedDelivered(ctx, f.apiKey)
 	}
-	if err := r.readSpecified(ctx, r.Client, &f); err != nil {
-		return f, err
-	}
-	f.delivered, err = r.cachedDelivered(ctx, apiKey)
+	f.now, f.clockWrong = r.Time()
 	return f, err
 }
 
-// readPublished reads the published record and the Merchant from the caches: what a restriction needs.
+// readPublished reads the published record and the Merchant from the caches: what a restriction needs. The facts name the ApiKey even if
+// there is an error.
 func (r *Reconciler) readPublished(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f = r.newFacts(apiKey)

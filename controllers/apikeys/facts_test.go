@@ -105,7 +105,7 @@ func TestPlan_FrozenBeforeTheRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 			read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
-			p, err := r.plan(t.Context(), f.apiKey, false)
+			p, err := planned(t, r, f.apiKey)
 			if err == nil {
 				_, err = r.apply(t.Context(), p)
 			}

@@ -139,6 +139,16 @@ func frozen(t *testing.T, clock *clocktesting.FakePassiveClock, before func(stor
 	}
 }
 
+// planned is what a reconciliation of an ApiKey that has the finalizer plans.
+func planned(t *testing.T, r *Reconciler, apiKey *v1alpha1.ApiKey) (*plan, error) {
+	t.Helper()
+	cached, err := r.readPublished(t.Context(), apiKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.plan(t.Context(), cached, false)
+}
+
 // noneDelivered is a cache that has not heard of any delivered Secret yet.
 type noneDelivered struct{ cache.Cache }
 

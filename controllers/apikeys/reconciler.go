@@ -61,8 +61,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	if !apiKey.DeletionTimestamp.IsZero() {
 		return r.withdraw(ctx, apiKey)
 	}
+	cached, err := r.readPublished(ctx, apiKey)
+	if err != nil {
+		return reconciler.Finish(err)
+	}
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
-	restricted, err := r.publishRestriction(ctx, apiKey)
+	restricted, err := r.publishRestriction(ctx, cached)
 	if err != nil {
 		return reconciler.Finish(err)
 	}
@@ -74,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	}
 	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
 	added, unfinalized := r.AddFinalizer(ctx, apiKey)
-	p, err := r.plan(ctx, apiKey, added)
+	p, err := r.plan(ctx, cached, added)
 	r.auditRotations(ctx, p.facts)
 	f := p.facts
 	if err == nil {
@@ -88,8 +92,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 // creations, which fail if anything exists. If the cached Merchant is outdated, another key follows. An externally generated key cannot
 // be followed by another, so it is not certain. What is not certain is decided again from the API server, so that a late cache, such as
 // that of a new leader, undoes or repeats nothing.
-func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bool) (*plan, error) {
-	cached, err := r.gather(ctx, apiKey)
+func (r *Reconciler) plan(ctx context.Context, cached facts, added bool) (*plan, error) {
+	cached, err := r.gather(ctx, cached)
 	if err != nil {
 		cached.incomplete = true
 		return &plan{facts: cached}, err
@@ -98,7 +102,7 @@ func (r *Reconciler) plan(ctx context.Context, apiKey *v1alpha1.ApiKey, added bo
 	if p.idle() || added && p.newKey != nil && p.digest == nil && cached.untouched() {
 		return p, nil
 	}
-	f, err := r.gatherUncached(ctx, apiKey)
+	f, err := r.gatherUncached(ctx, cached.apiKey)
 	if err != nil {
 		f.incomplete = true
 		return &plan{facts: f}, err

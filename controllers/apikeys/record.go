@@ -36,11 +36,11 @@ func repair(f facts) *published.KeyRecord {
 
 // publishRestriction publishes what only restricts the key, and nothing else: it is disabled, expires earlier, may do less, is
 // accepted from fewer addresses, or its record was restored.
-func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.ApiKey) (bool, error) {
-	if f, err := r.readPublished(ctx, cached); err != nil || restrictedRecord(f) == nil {
-		return false, err
+func (r *Reconciler) publishRestriction(ctx context.Context, cached facts) (bool, error) {
+	if restrictedRecord(cached) == nil {
+		return false, nil
 	}
-	f, err := r.readPublishedUncached(ctx, cached)
+	f, err := r.readPublishedUncached(ctx, cached.apiKey)
 	if err != nil {
 		return false, err
 	}

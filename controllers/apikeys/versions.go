@@ -83,9 +83,11 @@ func (v *versions) forget(keyID string) {
 	delete(v.known, keyID)
 }
 
-// rememberVersions passes every event of a published Secret, and remembers what versions of a key's record are seen.
+// rememberVersions passes every event of a published Secret but those of a start, which looks at each ApiKey anyway. It remembers what versions of a
+// key's record are seen.
 func (r *Reconciler) rememberVersions(ctx context.Context) predicate.Predicate {
 	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			if before, keyID := decodeVersion(e.ObjectOld); keyID != "" {
 				after, _ := decodeVersion(e.ObjectNew)

@@ -93,7 +93,7 @@ func TestPlan_RecordVanishesBeforeItsEvent(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p, err := r.plan(t.Context(), f.apiKey, false)
+			p, err := planned(t, r, f.apiKey)
 			if err != nil {
 				t.Fatal(err)
 			}
