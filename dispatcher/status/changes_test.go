@@ -19,7 +19,7 @@ func TestHandleChanges_Failed(t *testing.T) {
 		return endpoint
 	}
 	large, acme := tested("never"), tested("monday")
-	f.reports.SetFailOf(large, errors.New("etcdserver: request is too large"))
+	f.reports.SetFailFor(large, errors.New("etcdserver: request is too large"))
 	r := f.reporter()
 	start(t, r)
 	r.changes.Add(large.MerchantID)
@@ -29,6 +29,6 @@ func TestHandleChanges_Failed(t *testing.T) {
 	if n := f.reports.Tries(large); n > 3 {
 		t.Errorf("%d tries", n)
 	}
-	f.reports.SetFailOf(large, nil)
+	f.reports.SetFailFor(large, nil)
 	dispatchertest.Eventually(t, "it is in the status", func() bool { return slices.Contains(f.reports.Triggers(), "never") })
 }

@@ -289,7 +289,7 @@ func TestReportHealth_FailingLeaveRoomForOthers(t *testing.T) {
 	for range changesPerRound {
 		large := f.EndpointAt("https://shop.example/", 7)
 		f.Disable(t, large)
-		f.reports.SetFailOf(large, errors.New("etcdserver: request is too large"))
+		f.reports.SetFailFor(large, errors.New("etcdserver: request is too large"))
 	}
 	f.Disable(t, f.EndpointAt("https://shop.example/", 7))
 	f.block(t, f.guarded(9, "203.0.113.0/24").MerchantID, "198.51.100.0/24")
