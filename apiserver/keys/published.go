@@ -28,9 +28,6 @@ var (
 // rotationTimeout limits reading and replacing the published key, and on the internal port what is read before that.
 const rotationTimeout = 3 * time.Second
 
-// fieldManager is that of what the API writes.
-const fieldManager = "merchant-operator-apiserver"
-
 // Published reads and writes the published key Secrets at the Kubernetes API, not in the directory.
 type Published struct {
 	Secrets typedcorev1.SecretInterface // of the credentials namespace
@@ -95,8 +92,8 @@ func (p Published) rotate(ctx context.Context, keyID string, change rotation) (a
 }
 
 // retireClaim marks the claim to an externally generated key that is about to be replaced. The operator does so after the rotation; if it is away,
-// and the record is lost before it is back, only the mark keeps it from publishing the replaced digest again. It takes back the mark of a rotation
-// that failed.
+// and the record is lost before it is back, only the mark keeps it from publishing the replaced digest again. The operator takes back the mark of a
+// rotation that failed.
 func (p Published) retireClaim(ctx context.Context, record published.KeyRecord) error {
 	if record.HandledDigest == nil || !record.Current.Digest.Equal(*record.HandledDigest) {
 		return nil
@@ -117,9 +114,7 @@ func (p Published) retireClaim(ctx context.Context, record published.KeyRecord) 
 	if err != nil {
 		return fmt.Errorf("encode the claim to the key: %w", err)
 	}
-	changed := secret.DeepCopy()
-	maps.Copy(changed.Data, encoded.Data)
-	if _, err := p.Secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+	if err := p.update(ctx, secret, encoded); err != nil {
 		return fmt.Errorf("mark the claim to the key: %w", err)
 	}
 	return nil
@@ -185,8 +180,13 @@ func (p Published) replace(ctx context.Context, secret *corev1.Secret, record pu
 	if err != nil {
 		return fmt.Errorf("encode the rotated key: %w", err)
 	}
-	changed := secret.DeepCopy()
+	return p.update(ctx, secret, encoded)
+}
+
+// update replaces the data of the version that was read, and keeps its labels and annotations.
+func (p Published) update(ctx context.Context, read, encoded *corev1.Secret) error {
+	changed := read.DeepCopy()
 	maps.Copy(changed.Data, encoded.Data)
-	_, err = p.Secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err := p.Secrets.Update(ctx, changed, metav1.UpdateOptions{FieldManager: "merchant-operator-apiserver"})
 	return err
 }

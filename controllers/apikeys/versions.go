@@ -19,6 +19,7 @@ type version struct {
 	generation int64
 }
 
+// newVersion returns the version of a record.
 func newVersion(record published.KeyRecord) version {
 	return version{record.Order(), record.Generation}
 }

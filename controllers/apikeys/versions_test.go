@@ -65,10 +65,10 @@ func TestPlan_RecordVanishesBeforeItsEvent(t *testing.T) {
 			f.apiKey.Status = v1alpha1.ApiKeyStatus{} // a tenant may write it
 			f.apiKey.Spec.Rotation.Trigger = "another"
 			objects := stored(t, f)
+			secret := f.secret.DeepCopy()
+			secret.Namespace = "credentials"
 			r := frozen(t, clocktesting.NewFakePassiveClock(now), func(stored client.Client, read client.ObjectKey) {
 				if read.Name == test.deletedAt {
-					secret := f.secret.DeepCopy()
-					secret.Namespace = "credentials"
 					if err := client.IgnoreNotFound(stored.Delete(t.Context(), secret)); err != nil {
 						t.Fatal(err)
 					}
@@ -80,8 +80,6 @@ func TestPlan_RecordVanishesBeforeItsEvent(t *testing.T) {
 			}
 			read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
 			if test.publish {
-				secret := f.secret.DeepCopy()
-				secret.Namespace = "credentials"
 				if err := r.Client.Delete(t.Context(), secret); err != nil {
 					t.Fatal(err)
 				}
