@@ -32,6 +32,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
 
@@ -228,6 +229,43 @@ var _ = Describe("A tombstone", func() {
 		f.awaitGone(merchant.DeepCopy())
 		Expect(f.publishedNames()).To(BeEmpty())
 		Expect(f.tombstones()).To(HaveLen(2))
+	})
+})
+
+// plantTombstones writes the tombstones of so many Merchants of that name, as if they were created and deleted one after another.
+func (f *fixture) plantTombstones(name string, count int) {
+	GinkgoHelper()
+	for n := range count {
+		uid := types.UID(fmt.Sprint(name, n))
+		tombstone, err := published.EncodeTombstone(f.credentials, published.Tombstone{
+			Kind: published.TombstoneMerchant, ID: published.ID(uid), EndedAt: f.clock.Now().UTC(),
+			Source: published.Source{Namespace: f.namespace, Name: name, UID: uid},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.kube.Create(context.Background(), tombstone)).To(Succeed())
+	}
+}
+
+var _ = Describe("A deletion in a namespace that has deleted too much", func() {
+	It("keeps the object of whoever does that, and no other", func() {
+		f := newFixture()
+		victim, last := f.merchant(aMerchant("coffee")), f.merchant(aMerchant("bait").webhook())
+		f.plantTombstones("bait", budget.Tombstones)
+		f.delete(last.DeepCopy())
+		f.awaitStatus(last, kstatus.TerminatingStatus, v1alpha1.ReasonTooManyDeleted)
+		// It is revoked and remembered like any other.
+		Expect(f.tombstones()).To(ContainElement(published.MerchantTombstoneName(published.ID(last.UID))))
+		Expect(f.publishedNames()).To(ConsistOf(published.MerchantName(published.ID(victim.UID))))
+		Expect(f.secret(f.namespace, "bait-webhook")).To(BeNil())
+		Expect(f.events(last)).To(ContainElement(ContainSubstring(v1alpha1.ReasonTooManyDeleted)))
+
+		f.delete(victim.DeepCopy())
+		f.awaitGone(victim.DeepCopy())
+		Expect(f.tombstones()).To(ContainElement(published.MerchantTombstoneName(published.ID(victim.UID))))
+
+		f.clock.advance(published.TombstoneRetention)
+		f.restart()
+		f.awaitGone(last)
 	})
 })
 

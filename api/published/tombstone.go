@@ -29,6 +29,8 @@ type Tombstone struct {
 	ID      string    `json:"id"`
 	Source  Source    `json:"source"`
 	EndedAt time.Time `json:"endedAt"`
+	// MerchantID is the id of the Merchant of an ApiKey; empty: nothing says which one it was.
+	MerchantID string `json:"merchantID,omitempty"`
 }
 
 // Expires is when the tombstone may be deleted.

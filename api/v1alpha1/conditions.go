@@ -61,6 +61,9 @@ const (
 	ReasonRotationDeferred = "RotationDeferred"
 	// ReasonNewerVersion: a newer operator wrote the published object; this operator does not change it.
 	ReasonNewerVersion = "NewerVersion"
+	// ReasonTooManyDeleted: too many objects of the namespace were deleted, so that this deleted one keeps the operator's finalizer. It is
+	// revoked and remembered.
+	ReasonTooManyDeleted = "TooManyDeleted"
 	// ReasonFailed: a call to the Kubernetes API failed; the operator retries.
 	ReasonFailed = "Failed"
 )

@@ -155,8 +155,12 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (rec
 	if more {
 		return r.Finish(apiKey, reconciler.AfterWrite, err)
 	}
+	var held bool
 	if err == nil {
-		err = r.RemoveFinalizer(ctx, apiKey)
+		held, err = r.Release(ctx, published.TombstoneApiKey, apiKey)
+	}
+	if held {
+		return r.Finish(apiKey, reconciler.HeldRecheck, r.reportDeletion(ctx, apiKey, reconciler.Held("The key")))
 	}
 	return r.Finish(apiKey, 0, err)
 }
@@ -189,7 +193,7 @@ func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]del
 		}
 	}
 	if secret != nil || len(cached) > 0 || len(claims) > 0 {
-		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey); err != nil {
+		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey, merchantID(secret)); err != nil {
 			return nil, err
 		}
 	}
@@ -204,6 +208,18 @@ func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]del
 	r.audited.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
 	return cached, nil
+}
+
+// merchantID returns the id of the Merchant of a published key; empty: nothing says which one it is.
+func merchantID(secret *corev1.Secret) string {
+	if secret == nil {
+		return ""
+	}
+	record, err := published.DecodeKeyEnvelope(secret)
+	if err != nil {
+		return ""
+	}
+	return record.MerchantID
 }
 
 // uncachedSecret returns the Secret that publishes the key of the ApiKey, from the API server; nil: there is none, or it holds the record of

@@ -55,6 +55,18 @@ func (r *Reconciler) report(ctx context.Context, f facts, failure error) (time.D
 	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.apiKey, newStatus(f, outcome)))
 }
 
+// reportDeletion says why a deleted ApiKey is still there. It warns of it, and writes the status if it changed.
+func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey, outcome conditions.Outcome) error {
+	if !r.Warned(apiKey, apiKey.Status.Conditions).Has(outcome.Abnormal(), outcome.Reason) {
+		r.Warn(apiKey, outcome.Reason, actionPublish, "%s", outcome.Message)
+	}
+	r.NoteWarned(apiKey, reconciler.Warned{outcome.Abnormal(): outcome.Reason})
+	status := *apiKey.Status.DeepCopy()
+	status.ObservedGeneration = apiKey.Generation
+	status.Conditions = outcome.Alone(status.Conditions, apiKey.Generation, r.Clock.Now().UTC())
+	return r.writeStatus(ctx, apiKey, status)
+}
+
 // warn emits the warnings that do not stand yet, and remembers which ones stand now. emitWarnings has emitted those of the plan.
 func (r *Reconciler) warn(f facts, outcome conditions.Outcome) {
 	standing := reconciler.Warned{}

@@ -72,6 +72,14 @@ func (o Outcome) Conditions(existing []metav1.Condition, generation int64, now t
 	return conditions
 }
 
+// Alone returns the conditions of an object of which nothing else is to be said, such as a deleted one.
+func (o Outcome) Alone(existing []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	own := slices.DeleteFunc(slices.Clone(existing), func(c metav1.Condition) bool {
+		return c.Type != v1alpha1.ReadyCondition && c.Type != v1alpha1.ReconcilingCondition && c.Type != v1alpha1.StalledCondition
+	})
+	return o.Conditions(own, generation, now)
+}
+
 // MaxMessage is the maximum length of a message, in bytes. A longer one, such as an error of the API server, is cut.
 const MaxMessage = 1024
 

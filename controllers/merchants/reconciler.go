@@ -206,8 +206,12 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 	if more {
 		return r.Finish(merchant, reconciler.AfterWrite, err)
 	}
+	var held bool
 	if err == nil {
-		err = r.RemoveFinalizer(ctx, merchant)
+		held, err = r.Release(ctx, published.TombstoneMerchant, merchant)
+	}
+	if held {
+		return r.Finish(merchant, reconciler.HeldRecheck, r.reportDeletion(ctx, merchant, reconciler.Held("The Merchant")))
 	}
 	return r.Finish(merchant, 0, err)
 }
@@ -225,7 +229,7 @@ func (r *Reconciler) revoke(ctx context.Context, f *facts) error {
 		}
 	}
 	if f.configMap != nil || f.signing != nil || len(f.delivered) > 0 {
-		if err := r.WriteTombstone(ctx, published.TombstoneMerchant, f.merchant); err != nil {
+		if err := r.WriteTombstone(ctx, published.TombstoneMerchant, f.merchant, ""); err != nil {
 			return err
 		}
 	}

@@ -45,15 +45,29 @@ func (r *Reconciler) report(ctx context.Context, f facts, failure error) (time.D
 	if failure != nil {
 		outcome = conditions.Failed(failure)
 	}
+	r.warn(f.merchant, outcome)
+	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.merchant, newStatus(f, outcome)))
+}
+
+// warn emits the warning of an outcome that does not stand yet.
+func (r *Reconciler) warn(merchant *v1alpha1.Merchant, outcome conditions.Outcome) {
 	standing := reconciler.Warned{}
 	if condition := outcome.Abnormal(); condition != "" {
 		standing[condition] = outcome.Reason
-		if !r.Warned(f.merchant, f.merchant.Status.Conditions).Has(condition, outcome.Reason) {
-			r.Warn(f.merchant, outcome.Reason, actionPublish, "%s", outcome.Message)
+		if !r.Warned(merchant, merchant.Status.Conditions).Has(condition, outcome.Reason) {
+			r.Warn(merchant, outcome.Reason, actionPublish, "%s", outcome.Message)
 		}
 	}
-	r.NoteWarned(f.merchant, standing)
-	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.merchant, newStatus(f, outcome)))
+	r.NoteWarned(merchant, standing)
+}
+
+// reportDeletion says why a deleted Merchant is still there. It warns of it, and writes the status if it changed.
+func (r *Reconciler) reportDeletion(ctx context.Context, merchant *v1alpha1.Merchant, outcome conditions.Outcome) error {
+	r.warn(merchant, outcome)
+	status := *merchant.Status.DeepCopy()
+	status.ObservedGeneration = merchant.Generation
+	status.Conditions = outcome.Alone(status.Conditions, merchant.Generation, r.Clock.Now().UTC())
+	return r.writeStatus(ctx, merchant, status)
 }
 
 // newStatus is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is

@@ -24,6 +24,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
@@ -61,8 +62,8 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, claimKeyIndex, claimKey); err != nil {
 		return fmt.Errorf("index claims: %w", err)
 	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace); err != nil {
-		return fmt.Errorf("index tombstones: %w", err)
+	if err := budget.Add(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
 	err := reconciler.NewController(mgr, "orphaned-key", 1).
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey), sourceless(ctx, s, index.ApiKeys))).
@@ -144,7 +145,7 @@ func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.R
 		return reconcile.Result{}, nil //nolint:nilerr // see above
 	}
 	return k.sweep(ctx, secret, published.Tombstone{
-		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source,
+		Kind: published.TombstoneApiKey, ID: record.KeyID, Source: record.Source, MerchantID: record.MerchantID,
 	}, func() error {
 		// With the ApiKey went its status: whether the last rotation was reported is unknown.
 		k.Audit.Write(ctx, append(auditlog.Rotation(record), auditlog.About(record, auditlog.Deleted, auditlog.Spec))...)

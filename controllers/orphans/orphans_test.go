@@ -223,7 +223,7 @@ func TestClaims_ExpiredGetsNoSecondTombstone(t *testing.T) {
 func claimAndTombstone(t *testing.T, ended published.Tombstone) (*corev1.Secret, *corev1.ConfigMap) {
 	t.Helper()
 	claim, err := published.EncodeDigestClaim(credentials, published.DigestClaim{
-		Digest: apikey.NewDigest("a key from a vault, with 32 characters"), Source: ended.Source, KeyID: ended.ID, ClaimedAt: ended.EndedAt,
+		Digest: apikey.NewDigest("the key from a vault of " + ended.ID), Source: ended.Source, KeyID: ended.ID, ClaimedAt: ended.EndedAt,
 	})
 	if err != nil {
 		t.Fatal(err)

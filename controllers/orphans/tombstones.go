@@ -1,10 +1,8 @@
 package orphans
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -35,27 +34,8 @@ func claimKey(object client.Object) []string {
 	return []string{claim.KeyID}
 }
 
-// maxTombstones is the maximum number of tombstones for the objects of one namespace. A tenant who may create and delete ApiKeys there would
-// otherwise fill the credentials namespace and the memory of every role.
-const maxTombstones = 1000
-
-// tombstoneIndex finds the tombstones of the objects of a namespace.
-const tombstoneIndex = "tombstone.namespace"
-
-func tombstoneNamespace(object client.Object) []string {
-	configMap, ok := object.(*corev1.ConfigMap)
-	if !ok || configMap.Labels[published.Label] != published.LabelTombstone {
-		return nil
-	}
-	tombstone, err := published.DecodeTombstone(configMap)
-	if err != nil {
-		return nil
-	}
-	return []string{tombstone.Source.Namespace}
-}
-
-// Reconcile deletes a tombstone that has expired, and the oldest ones of its namespace if there are too many. A tombstone that cannot be
-// decoded stays.
+// Reconcile deletes a tombstone that has expired, and those of ApiKeys of its namespace that are too many. A tombstone that cannot be decoded
+// stays.
 func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (reconcile.Result, error) {
 	tombstone, err := published.DecodeTombstone(configMap)
 	if err != nil || !t.Watched(tombstone.Source.Namespace) {
@@ -73,40 +53,30 @@ func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) 
 		}
 		return reconciler.Finish(t.remove(ctx, tombstone, configMap, "expired"))
 	}
-	if err := t.bound(ctx, tombstone.Source.Namespace); err != nil {
-		return reconciler.Finish(err)
+	if tombstone.Kind == published.TombstoneApiKey {
+		if err := t.bound(ctx, tombstone.Source.Namespace); err != nil {
+			return reconciler.Finish(err)
+		}
 	}
 	return reconcile.Result{RequeueAfter: left}, nil
 }
 
-// bound deletes the oldest tombstones of a namespace that has more than maxTombstones.
+// bound deletes the tombstones of ApiKeys of a namespace that are more than the budget.
 func (t tombstones) bound(ctx context.Context, namespace string) error {
-	var list corev1.ConfigMapList
-	if err := t.Client.List(ctx, &list, client.MatchingFields{tombstoneIndex: namespace}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the tombstones of a namespace: %w", err)
+	surplus, err := t.budget().Surplus(ctx, namespace)
+	if err != nil {
+		return err
 	}
-	surplus := len(list.Items) - maxTombstones
-	if surplus <= 0 {
-		return nil
-	}
-	type entry struct {
-		published.Tombstone
-
-		configMap *corev1.ConfigMap
-	}
-	var all []entry
-	for i := range list.Items {
-		if tombstone, err := published.DecodeTombstone(&list.Items[i]); err == nil {
-			all = append(all, entry{tombstone, &list.Items[i]})
-		}
-	}
-	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.ID, b.ID)) })
-	for _, e := range all[:min(surplus, len(all))] {
-		if err := t.remove(ctx, e.Tombstone, e.configMap, "one of too many"); err != nil {
+	for _, e := range surplus {
+		if err := t.remove(ctx, e.Tombstone, e.ConfigMap, "one of too many"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s Sweeper) budget() budget.Index {
+	return budget.Index{Cache: s.Client, APIReader: s.APIReader, CredentialsNamespace: s.CredentialsNamespace}
 }
 
 // remove deletes a tombstone: first the claims of its key id, then the tombstone, so that an interrupted reconciliation is repeated.

@@ -3,11 +3,11 @@ package orphans
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,52 +15,123 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 )
 
-// A tenant who creates and deletes ApiKeys for hours leaves 1,000 tombstones: the newest ones. Claims end with their tombstones, and those of
-// another namespace stay.
-func TestTombstones_BoundPerNamespace(t *testing.T) {
-	const surplus = 3
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	ended := func(namespace string, i int) published.Tombstone {
-		uid := types.UID(namespace + strconv.Itoa(i))
-		return published.Tombstone{
-			Kind: published.TombstoneApiKey, ID: published.ID(uid),
-			Source:  published.Source{Namespace: namespace, Name: "till", UID: uid},
-			EndedAt: start.Add(time.Duration(i) * time.Second),
-		}
+// endedKey is the tombstone of an ApiKey of a Merchant, that many seconds after the start.
+func endedKey(namespace, merchant string, seconds int) published.Tombstone {
+	uid := types.UID(namespace + merchant + strconv.Itoa(seconds))
+	return published.Tombstone{
+		Kind: published.TombstoneApiKey, ID: published.ID(uid), MerchantID: published.ID(types.UID(merchant)),
+		Source:  published.Source{Namespace: namespace, Name: "till", UID: uid},
+		EndedAt: start.Add(time.Duration(seconds) * time.Second),
 	}
-	claim, _ := claimAndTombstone(t, ended("shops", 0))
-	objects := []client.Object{claim}
-	var names []string
-	add := func(namespace string, i int) {
-		_, tombstone := claimAndTombstone(t, ended(namespace, i))
-		objects, names = append(objects, tombstone), append(names, tombstone.Name)
-	}
-	for i := range maxTombstones + surplus {
-		add("shops", i)
-	}
-	add("others", 0)
-	stored := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).
-		WithIndex(&corev1.Secret{}, claimKeyIndex, claimKey).WithIndex(&corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace).Build()
-	sweeper := Sweeper{
+}
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newTombstones returns the controller for tombstones, with these objects in the cache.
+func newTombstones(t *testing.T, objects ...client.Object) tombstones {
+	t.Helper()
+	stored := newCache(t).WithObjects(objects...).Build()
+	return tombstones{Sweeper{
 		Client: stored, APIReader: stored, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Hour)), CredentialsNamespace: credentials,
 		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
+	}}
+}
+
+// newCache returns a client with the indexes of the operator's cache.
+func newCache(t *testing.T) *fake.ClientBuilder {
+	t.Helper()
+	return fake.NewClientBuilder().WithScheme(scheme(t)).
+		WithIndex(&corev1.Secret{}, claimKeyIndex, claimKey).
+		WithIndex(&corev1.ConfigMap{}, budget.SubjectField, budget.SubjectValues).
+		WithIndex(&corev1.Secret{}, budget.ReplacedField, budget.ReplacedValues)
+}
+
+// there reports whether the object is stored.
+func there(t *testing.T, s tombstones, object client.Object) bool {
+	t.Helper()
+	err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
 	}
+	return err == nil
+}
+
+// A tenant creates and deletes more ApiKeys of its Merchant than a namespace may leave tombstones. Its own oldest ones are forgotten, with
+// their claims. What a neighbour has deleted before stays remembered: in the same namespace and in another.
+func TestTombstones_Neighbour(t *testing.T) {
+	const surplus = 3
+	merchant := endedKey("shops", "victim", 0)
+	merchant.Kind, merchant.MerchantID = published.TombstoneMerchant, ""
+	victims := map[string]published.Tombstone{
+		"a Merchant of the namespace":               merchant,
+		"an ApiKey of another Merchant":             endedKey("shops", "victim", 1),
+		"an ApiKey of another namespace":            endedKey("others", "victim", 2),
+		"an ApiKey whose key was replaced":          endedKey("shops", "victim", 3),
+		"an ApiKey of the same Merchant, likewise":  endedKey("shops", "attacker", 4),
+		"an ApiKey whose Merchant nobody remembers": endedKey("shops", "", 5),
+	}
+	var objects []client.Object
+	remembered := map[string][]client.Object{}
+	for name, ended := range victims {
+		claim, tombstone := claimAndTombstone(t, ended)
+		if strings.Contains(name, "likewise") || strings.Contains(name, "replaced") {
+			retire(t, claim)
+		}
+		remembered[name] = []client.Object{tombstone}
+		if ended.Kind == published.TombstoneApiKey {
+			remembered[name] = append(remembered[name], claim)
+		}
+		objects = append(objects, remembered[name]...)
+	}
+	var attackers []client.Object
+	oldest, _ := claimAndTombstone(t, endedKey("shops", "attacker", 10))
+	for n := range budget.Tombstones + surplus {
+		_, tombstone := claimAndTombstone(t, endedKey("shops", "attacker", 10+n))
+		attackers = append(attackers, tombstone)
+	}
+	s := newTombstones(t, append(append(objects, attackers...), oldest)...)
 	for range 2 { // the second time there is nothing to do
-		if _, err := (tombstones{sweeper}).Reconcile(t.Context(), objects[len(objects)/2].(*corev1.ConfigMap)); err != nil {
+		if _, err := s.Reconcile(t.Context(), attackers[len(attackers)-1].(*corev1.ConfigMap)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, name := range names {
-		err := stored.Get(t.Context(), client.ObjectKey{Namespace: credentials, Name: name}, new(corev1.ConfigMap))
-		if gone := apierrors.IsNotFound(err); gone != (i < surplus) {
-			t.Errorf("tombstone %d of %d is gone: %t (%v)", i+1, len(names), gone, err)
+	for name, objects := range remembered {
+		for _, object := range objects {
+			if !there(t, s, object) {
+				t.Errorf("%s: %s is forgotten", name, object.GetName())
+			}
 		}
 	}
-	if err := stored.Get(t.Context(), client.ObjectKeyFromObject(claim), new(corev1.Secret)); !apierrors.IsNotFound(err) {
-		t.Errorf("the claim of the oldest one is there: %v", err)
+	forgotten := 0
+	for n, tombstone := range attackers {
+		if there(t, s, tombstone) {
+			continue
+		}
+		if forgotten++; n >= forgotten {
+			t.Errorf("tombstone %d of the attacker is forgotten before an older one", n)
+		}
 	}
+	if forgotten < surplus || forgotten > surplus+len(victims) || there(t, s, oldest) {
+		t.Errorf("%d tombstones of the attacker are forgotten; the claim of the oldest is there: %t", forgotten, there(t, s, oldest))
+	}
+}
+
+// retire marks a claim to a key that another one has replaced.
+func retire(t *testing.T, secret *corev1.Secret) {
+	t.Helper()
+	claim, err := published.DecodeDigestClaim(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.Replaced = true
+	retired, err := published.EncodeDigestClaim(secret.Namespace, claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = retired.Data
 }
 
 // The clock was years ahead when the reconciliation began, and is set right before the answer with which the clocks are compared.
@@ -71,8 +142,7 @@ func TestTombstones_ClockSetRight(t *testing.T) {
 		EndedAt: right.Add(-time.Hour),
 	})
 	clock := clocktesting.NewFakePassiveClock(right.AddDate(3, 0, 0))
-	stored := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tombstone).
-		WithIndex(&corev1.Secret{}, claimKeyIndex, claimKey).WithIndex(&corev1.ConfigMap{}, tombstoneIndex, tombstoneNamespace).
+	stored := newCache(t).WithObjects(tombstone).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key types.NamespacedName, object client.Object, options ...client.GetOption) error {
 				clock.SetTime(right)

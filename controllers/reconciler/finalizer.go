@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,7 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
@@ -39,6 +43,30 @@ func (b *Base) AddFinalizer(ctx context.Context, object client.Object) (added bo
 	object.SetResourceVersion(apply.GetResourceVersion())
 	b.Wrote(object, apply.GetResourceVersion())
 	return true, nil
+}
+
+// HeldRecheck is how often a deleted object that keeps its finalizer is looked at again: tombstones expire after days.
+const HeldRecheck = time.Hour
+
+// Release removes the finalizer of a deleted object, which is revoked and remembered. It reports whether the finalizer stays instead: there
+// are too many tombstones that cannot be forgotten. Whoever goes on creating and deleting objects then meets the quota of its namespace.
+func (b *Base) Release(ctx context.Context, kind published.TombstoneKind, object client.Object) (held bool, err error) {
+	if controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
+		tombstones := budget.Index{Cache: b.Client, APIReader: b.APIReader, CredentialsNamespace: b.CredentialsNamespace}
+		held, err = tombstones.Holds(ctx, kind, object, b.Clock.Now())
+	}
+	if err != nil || held {
+		return held, err
+	}
+	return false, b.RemoveFinalizer(ctx, object)
+}
+
+// Held is the outcome for a deleted object that keeps its finalizer. Whose is the subject of the message.
+func Held(whose string) conditions.Outcome {
+	return conditions.Waiting(v1alpha1.ReasonTooManyDeleted,
+		"%s is revoked, and its deletion is remembered. The object goes when older deletions are forgotten, %d days after each: "+
+			"too many objects were created and deleted in this namespace. To remove the finalizer %s by hand loses nothing",
+		whose, int(published.TombstoneRetention.Hours()/24), v1alpha1.Finalizer) //nolint:mnd // hours of a day
 }
 
 // RemoveFinalizer ends the work on a deleted object. It reads the finalizers from the API server, and replaces that version only.

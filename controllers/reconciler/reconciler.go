@@ -151,13 +151,14 @@ func (b *Base) ApplyStatus(ctx context.Context, object client.Object, apply runt
 	return nil
 }
 
-// WriteTombstone records in the credentials namespace that the object was deleted.
-func (b *Base) WriteTombstone(ctx context.Context, kind published.TombstoneKind, object client.Object) error {
+// WriteTombstone records in the credentials namespace that the object was deleted. merchantID is the id of the Merchant of an ApiKey, if known.
+func (b *Base) WriteTombstone(ctx context.Context, kind published.TombstoneKind, object client.Object, merchantID string) error {
 	return writes.Tombstone(ctx, b.Client, b.APIReader, b.CredentialsNamespace, published.Tombstone{
-		Kind:    kind,
-		ID:      published.ID(object.GetUID()),
-		Source:  published.Source{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()},
-		EndedAt: b.Clock.Now().UTC(),
+		Kind:       kind,
+		ID:         published.ID(object.GetUID()),
+		Source:     published.Source{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()},
+		EndedAt:    b.Clock.Now().UTC(),
+		MerchantID: merchantID,
 	})
 }
 

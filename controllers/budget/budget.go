@@ -1,0 +1,231 @@
+// Package budget bounds how many tombstones the deleted objects of a namespace leave, and shares that number fairly among the
+// Merchants there: nobody who creates and deletes objects chooses which tombstones of a neighbour are forgotten.
+package budget
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+)
+
+// Tombstones is the number of tombstones of each class that the deleted objects of a namespace may leave. There are three classes:
+//
+//   - ApiKeys without a replaced key. The surplus is forgotten.
+//   - ApiKeys with a claim to a replaced key, which opens again once the claim is forgotten. Nothing is forgotten: the surplus keeps
+//     its finalizer.
+//   - Merchants, whose payments are taken again once the tombstone is forgotten. The surplus keeps its finalizer too.
+const Tombstones = 1000
+
+// Index finds tombstones in the cache by the namespace and kind of the deleted object, and claims to replaced keys by the namespace of
+// their owner.
+type Index struct {
+	Cache client.Reader
+	// APIReader reads from the API server what the cache does not have yet.
+	APIReader client.Reader
+	// CredentialsNamespace is the namespace of the tombstones.
+	CredentialsNamespace string
+}
+
+// The names of the indexes.
+const (
+	SubjectField  = "tombstone.subject"
+	ReplacedField = "claim.replaced"
+)
+
+// Add adds the indexes to the cache.
+func Add(ctx context.Context, cache client.FieldIndexer) error {
+	if err := cache.IndexField(ctx, &corev1.ConfigMap{}, SubjectField, SubjectValues); err != nil {
+		return fmt.Errorf("index tombstones: %w", err)
+	}
+	if err := cache.IndexField(ctx, &corev1.Secret{}, ReplacedField, ReplacedValues); err != nil {
+		return fmt.Errorf("index claims to replaced keys: %w", err)
+	}
+	return nil
+}
+
+// SubjectValues returns the kind and the namespace of the object that a tombstone is of.
+func SubjectValues(object client.Object) []string {
+	configMap, ok := object.(*corev1.ConfigMap)
+	if !ok || configMap.Labels[published.Label] != published.LabelTombstone {
+		return nil
+	}
+	tombstone, err := published.DecodeTombstone(configMap)
+	if err != nil {
+		return nil
+	}
+	return []string{subject(tombstone.Kind, tombstone.Source.Namespace)}
+}
+
+func subject(kind published.TombstoneKind, namespace string) string {
+	return string(kind) + "/" + namespace
+}
+
+// ReplacedValues returns the namespace of the owner of a claim to a replaced key.
+func ReplacedValues(object client.Object) []string {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || secret.Labels[published.Label] != published.LabelDigest {
+		return nil
+	}
+	claim, err := published.DecodeDigestClaim(secret)
+	if err != nil || !claim.Replaced {
+		return nil
+	}
+	return []string{claim.Source.Namespace}
+}
+
+// Entry is a tombstone and its ConfigMap, which belongs to the cache.
+type Entry struct {
+	published.Tombstone
+
+	ConfigMap *corev1.ConfigMap
+}
+
+// merchant returns what the tombstones of one Merchant have in common. A Merchant that is created again has another id and the same name.
+func (e Entry) merchant() string {
+	if e.Kind == published.TombstoneMerchant {
+		return e.Source.Name
+	}
+	return e.MerchantID
+}
+
+// Surplus returns the tombstones of ApiKeys of a namespace to forget: the oldest ones of the Merchants that have the most.
+func (i Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) {
+	all, err := i.list(ctx, published.TombstoneApiKey, namespace)
+	if err != nil || len(all) <= Tombstones {
+		return nil, err
+	}
+	replaced, err := i.replaced(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	forgettable := slices.DeleteFunc(all, func(e Entry) bool { return replaced[e.ID] })
+	slices.SortFunc(forgettable, func(a, b Entry) int { return -older(a, b) })
+	_, surplus := divide(forgettable, Tombstones)
+	return surplus, nil
+}
+
+// Holds reports whether a deleted object must keep its finalizer, because too many tombstones that cannot be forgotten are older than its
+// own. Those that have expired do not count.
+func (i Index) Holds(ctx context.Context, kind published.TombstoneKind, object client.Object, now time.Time) (bool, error) {
+	all, err := i.list(ctx, kind, object.GetNamespace())
+	all = slices.DeleteFunc(all, func(e Entry) bool { return !now.Before(e.Expires()) })
+	if err != nil || len(all) < Tombstones {
+		return false, err
+	}
+	id := published.ID(object.GetUID())
+	isOwn := func(e Entry) bool { return e.ID == id }
+	if !slices.ContainsFunc(all, isOwn) {
+		own, err := i.read(ctx, published.Tombstone{Kind: kind, ID: id})
+		if err != nil || own == nil {
+			return false, err // what never was leaves nothing
+		}
+		all = append(all, *own)
+	}
+	if kind == published.TombstoneApiKey {
+		replaced, err := i.replaced(ctx, object.GetNamespace())
+		if err != nil {
+			return false, err
+		}
+		all = slices.DeleteFunc(all, func(e Entry) bool { return !replaced[e.ID] })
+	}
+	slices.SortFunc(all, older)
+	_, surplus := divide(all, Tombstones)
+	return slices.ContainsFunc(surplus, isOwn), nil
+}
+
+func older(a, b Entry) int { return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.ID, b.ID)) }
+
+// list returns the tombstones of a kind and namespace in the cache.
+func (i Index) list(ctx context.Context, kind published.TombstoneKind, namespace string) ([]Entry, error) {
+	var list corev1.ConfigMapList
+	err := i.Cache.List(ctx, &list, client.MatchingFields{SubjectField: subject(kind, namespace)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the tombstones of a namespace: %w", err)
+	}
+	if len(list.Items) < Tombstones { // it is not worth decoding them
+		return nil, nil
+	}
+	all := make([]Entry, 0, len(list.Items))
+	for n := range list.Items {
+		if tombstone, err := published.DecodeTombstone(&list.Items[n]); err == nil {
+			all = append(all, Entry{tombstone, &list.Items[n]})
+		}
+	}
+	return all, nil
+}
+
+// read returns the tombstone from the API server; nil: there is none that can be read.
+func (i Index) read(ctx context.Context, tombstone published.Tombstone) (*Entry, error) {
+	name := types.NamespacedName{Namespace: i.CredentialsNamespace, Name: tombstone.Name()}
+	configMap := new(corev1.ConfigMap)
+	if err := i.APIReader.Get(ctx, name, configMap); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read the tombstone %s: %w", name.Name, err)
+	}
+	found, err := published.DecodeTombstone(configMap)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it cannot be counted
+	}
+	return &Entry{found, configMap}, nil
+}
+
+// replaced returns the ids of the ApiKeys of a namespace that have a claim to a replaced key.
+func (i Index) replaced(ctx context.Context, namespace string) (map[string]bool, error) {
+	var claims corev1.SecretList
+	if err := i.Cache.List(ctx, &claims, client.MatchingFields{ReplacedField: namespace}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the claims to replaced keys: %w", err)
+	}
+	ids := map[string]bool{}
+	for n := range claims.Items {
+		if claim, err := published.DecodeDigestClaim(&claims.Items[n]); err == nil {
+			ids[claim.KeyID] = true
+		}
+	}
+	return ids, nil
+}
+
+// divide returns which tombstones are within the budget and which are not, the first ones being preferred. Each Merchant has the same share
+// of the budget, but for what others do not use, and at least one tombstone while the budget has room.
+func divide(all []Entry, budget int) (within, surplus []Entry) {
+	share, taken := fairShare(all, budget), map[string]int{}
+	for _, e := range all {
+		if taken[e.merchant()] < share && len(within) < budget {
+			taken[e.merchant()]++
+			within = append(within, e)
+		} else {
+			surplus = append(surplus, e)
+		}
+	}
+	return within, surplus
+}
+
+// fairShare returns the max-min fair share of each Merchant, at least 1.
+func fairShare(all []Entry, budget int) int {
+	counts := map[string]int{}
+	for _, e := range all {
+		counts[e.merchant()]++
+	}
+	ascending := make([]int, 0, len(counts))
+	for _, count := range counts {
+		ascending = append(ascending, count)
+	}
+	slices.Sort(ascending)
+	for n, count := range ascending {
+		others := len(ascending) - n
+		if count*others > budget {
+			return max(budget/others, 1)
+		}
+		budget -= count
+	}
+	return len(all)
+}
