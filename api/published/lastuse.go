@@ -56,7 +56,8 @@ type digestUse struct {
 
 // list returns the uses; ok is false if the text is not of the form that DigestUses has.
 func (u DigestUses) list() (uses []digestUse, ok bool) {
-	words := strings.Fields(string(u))
+	text, _, _ := strings.Cut(string(u), "\t")
+	words := strings.Fields(text)
 	if len(words)%2 != 0 {
 		return nil, false
 	}

@@ -20,6 +20,14 @@ import (
 // The golden files are what running programs have written. When one of these tests fails, replicas
 // of the version before could misread the new records: keep the format, or raise the version.
 
+func TestDecode_Releases(t *testing.T) {
+	t.Run("key", keyFormat.checkReleases)
+	t.Run("merchant", merchantFormat.checkReleases)
+	t.Run("webhook", webhookFormat.checkReleases)
+	t.Run("claim", claimFormat.checkReleases)
+	t.Run("tombstone", tombstoneFormat.checkReleases)
+}
+
 func TestKeyRecord_WireFormat(t *testing.T) {
 	keyFormat.checkWire(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

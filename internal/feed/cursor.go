@@ -70,6 +70,10 @@ const maxCursorLength = 128
 
 // String returns the cursor as consumers keep it. They need not know what is in it.
 func (c Cursor) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(c.plain()))
+}
+
+func (c Cursor) plain() string {
 	text := c.Account + " " + c.Entry.String()
 	if c.Checksum != "" {
 		text += "/" + c.Checksum
@@ -77,20 +81,21 @@ func (c Cursor) String() string {
 	if !c.HeadAt.IsZero() {
 		text += " " + strconv.FormatInt(c.HeadAt.UnixMilli(), 10)
 	}
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
+	return text
 }
 
-// ParseCursor reads a cursor of the account as String returns it. Any other text, and a cursor of another account, is ErrMalformedCursor.
+// ParseCursor reads a cursor of the account as String returns it, of this release or of another one. Any other text, and a cursor of another account, is ErrMalformedCursor.
 func ParseCursor(account, text string) (Cursor, error) {
 	if len(text) > maxCursorLength {
 		return Cursor{}, ErrMalformedCursor
 	}
 	plain, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
+	if err != nil || base64.RawURLEncoding.EncodeToString(plain) != text { // the decoder passes over line breaks
 		return Cursor{}, ErrMalformedCursor
 	}
 	cursor := Cursor{Account: account}
-	owner, rest, _ := strings.Cut(string(plain), " ")
+	known, _, _ := strings.Cut(string(plain), "\t")
+	owner, rest, _ := strings.Cut(known, " ")
 	entry, head, reachedHead := strings.Cut(rest, " ")
 	entry, cursor.Checksum, _ = strings.Cut(entry, "/")
 	var ok bool
@@ -104,7 +109,7 @@ func ParseCursor(account, text string) (Cursor, error) {
 		}
 		cursor.HeadAt = time.UnixMilli(millis).UTC()
 	}
-	if cursor.String() != text {
+	if cursor.plain() != known {
 		return Cursor{}, ErrMalformedCursor
 	}
 	return cursor, nil

@@ -36,6 +36,23 @@ func TestParseCursor_RoundTrip(t *testing.T) {
 	}
 }
 
+// A consumer keeps its cursor over an upgrade and a rollback: an older release ignores what a later one appends.
+func TestParseCursor_Grown(t *testing.T) {
+	for _, want := range []feed.Cursor{
+		{Account: account}, {Account: account, Entry: feed.EntryID{Millis: 5, Seq: 1}, Checksum: "0123abcd"},
+		{Account: account, Entry: feed.EntryID{Millis: 5}, HeadAt: time.UnixMilli(7).UTC()},
+	} {
+		plain, err := base64.RawURLEncoding.DecodeString(want.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		grown := base64.RawURLEncoding.EncodeToString(append(plain, "\tlater 7"...))
+		if got, err := feed.ParseCursor(account, grown); err != nil || got != want {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+	}
+}
+
 func TestParseCursor_Malformed(t *testing.T) {
 	encode := base64.RawURLEncoding.EncodeToString
 	for name, text := range map[string]string{

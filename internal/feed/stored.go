@@ -25,14 +25,15 @@ var (
 
 // SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (store/record.go). v is the
 // amount of a refused payment or of a refund, which no session has, and behind a space its currency if that is not the session's. y of a refund is
-// "<amount of the payment> <sum of its refunds> <refundRef>", r the payment, and w is empty. The record is the last, as it has several parts.
+// "<amount of the payment> <sum of its refunds> <refundRef>", r the payment, and w is empty. The record is the last, on a line of its own.
 var SessionFields = [...]string{"s", "x", "e", "r", "y", "v", "w", "f"}
 
 // Append appends the event as it is stored: texts, each after a tab but the first. Those of a session are written by the script that
-// changes it (lib/sessions.lua of package store).
+// changes it (lib/sessions.lua of package store). A later release appends texts and changes none, to the event or to the record: a
+// reader ignores what it does not know, and reads a text that a shorter event lacks as empty if it was appended later.
 //
 //	version, kind, occurredAt in ms, and then
-//	session.*     random part of the session id, sequence, SessionFields; e is empty if the session ended when the event occurred, r is
+//	session.*     random part of the session id, sequence, SessionFields, with a line feed before the record; e is empty if the session ended when the event occurred, r is
 //	              "<rail> <paymentRef>" if there was a payment
 //	key.rotated   key id, prefix, generation, cause, merchant name
 //	webhook.test  trigger, merchant name
@@ -83,7 +84,7 @@ func Parse(account, text string) (Event, error) {
 	case AboutSession, AboutPayment, AboutRefund:
 		stored.session(&event, account)
 	}
-	if stored.broken || stored.more {
+	if stored.broken {
 		return Event{}, ErrMalformed
 	}
 	return event, nil
@@ -105,8 +106,10 @@ func (t *texts) next() string {
 
 func (t *texts) text() string { return session.UnescapeTab(t.next()) }
 
-func (t *texts) count() int64 {
-	number, err := strconv.ParseInt(t.next(), 10, 64)
+func (t *texts) count() int64 { return t.parse(t.next()) }
+
+func (t *texts) parse(text string) int64 {
+	number, err := strconv.ParseInt(text, 10, 64)
 	t.broken = t.broken || err != nil || number < 0
 	return number
 }
@@ -115,11 +118,11 @@ func (t *texts) millis() time.Time { return time.UnixMilli(t.count()).UTC() }
 
 // optional reads a number, or ends with false if the text is empty.
 func (t *texts) optional() (int64, bool) {
-	if rest, empty := strings.CutPrefix(t.rest, "\t"); empty {
-		t.rest = rest
+	text := t.next()
+	if text == "" {
 		return 0, false
 	}
-	return t.count(), true
+	return t.parse(text), true
 }
 
 func (t *texts) optionalMillis() time.Time {
@@ -153,6 +156,8 @@ func (t *texts) money() (cents int64, currency string, given bool) {
 
 // session reads what all events of a session have, and its id. How its own payment went is not in the event of a refused one.
 func (t *texts) session(event *Event, account string) {
+	var record string
+	t.rest, record, _ = strings.Cut(t.rest, "\n")
 	id, err := session.ParseID(session.IDPrefix(session.ParseAccount(account)) + t.next())
 	change := &SessionChange{Sequence: t.count()}
 	event.Session = change
@@ -163,8 +168,7 @@ func (t *texts) session(event *Event, account string) {
 	reason := t.next()
 	amount, currency, refused := t.money()
 	paidAt := t.optionalMillis()
-	record, ok := session.ParseRecord(t.rest)
-	t.more = false
+	fixed, ok := session.ParseRecord(record)
 
 	switch {
 	case read.Status == "":
@@ -174,7 +178,7 @@ func (t *texts) session(event *Event, account string) {
 	case read.EndedAt.IsZero():
 		read.EndedAt = event.OccurredAt
 	}
-	record.Complete(read)
+	fixed.Complete(read)
 	switch subject := event.Subject(); {
 	case subject == AboutRefund && refused && paidAt.IsZero():
 		change.Refund = t.refund(Refund{Rail: rail, PaymentRef: ref, AmountCents: amount, Currency: cmp.Or(currency, read.Currency)}, reason)
@@ -187,7 +191,7 @@ func (t *texts) session(event *Event, account string) {
 	}
 	event.MerchantName = read.MerchantName
 	event.ID = SessionEventID(id, event.mark(rail, ref))
-	t.broken = t.broken || err != nil || !ok || session.Account(record.MerchantID, record.TestMode) != account ||
+	t.broken = t.broken || err != nil || !ok || session.Account(fixed.MerchantID, fixed.TestMode) != account ||
 		read.Status.Final() == read.EndedAt.IsZero() || !refused && event.Kind != kinds[read.Status] || refused && ref == ""
 }
 

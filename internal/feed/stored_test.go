@@ -19,8 +19,8 @@ const owner = "qrstuvwxyz23"
 
 // stored writes the event of a session as lib/sessions.lua does.
 func stored(fields string) string {
-	return strings.ReplaceAll(fields, "|", "\t") + strings.ReplaceAll(
-		"|"+owner+"|1250|900000|tillkey23456|EUR|110|0|table 7 <b>&\"crème\"</b>|Acme Coffee", "|", "\t")
+	return strings.ReplaceAll(fields, "|", "\t") + "\n" + strings.ReplaceAll(
+		owner+"|1250|900000|tillkey23456|EUR|110|0|table 7 <b>&\"crème\"</b>|Acme Coffee", "|", "\t")
 }
 
 var sameEvent = cmpopts.EquateComparable(session.ID{})
@@ -97,6 +97,35 @@ func TestParse_NewerVersions(t *testing.T) {
 	}
 }
 
+// A later release appends texts, which this one ignores. No release stores fewer texts than the first one did.
+func TestParse_GrownAndCut(t *testing.T) {
+	session := stored("1|session.completed|1795253496000|X7pL1vB8nR3tY6wZaa|2|COMPLETED|1795254300005||card 1001|||9")
+	key := golden(t)["key.rotated"]
+	rows := map[string]struct{ account, text string }{
+		"session": {owner, session}, "key": {key.Account(), string(key.Append(nil))},
+		"test": {merchantID, string(feed.NewWebhookTest(merchantID, "Acme", "monday", created).Append(nil))},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			want, err := feed.Parse(row.account, row.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, grown := range []string{row.text + "\tlater\t", strings.Replace(row.text, "\n", "\tlater\n", 1)} {
+				got, err := feed.Parse(row.account, grown)
+				if diff := cmp.Diff(want, got, sameEvent); diff != "" || err != nil {
+					t.Errorf("%q: %v (-want +got):\n%s", grown, err, diff)
+				}
+			}
+			for cut := strings.LastIndexAny(row.text, "\t\n"); cut > 0; cut = strings.LastIndexAny(row.text[:cut], "\t\n") {
+				if got, err := feed.Parse(row.account, row.text[:cut]); !errors.Is(err, feed.ErrMalformed) {
+					t.Errorf("%q: %+v, %v", row.text[:cut], got, err)
+				}
+			}
+		})
+	}
+}
+
 // A refund says how much of which payment went back.
 func TestParse_MalformedRefunds(t *testing.T) {
 	refund := func(fields string) string {
@@ -132,8 +161,14 @@ func TestParse_Malformed(t *testing.T) {
 	if _, err := feed.Parse(owner, good); err != nil {
 		t.Fatal(err)
 	}
-	texts := strings.Split(good, "\t")
 	const optional, free, record = 7, 8, 12
+	texts := strings.Split(strings.Replace(good, "\n", "\t", 1), "\t")
+	join := func(texts []string) string {
+		return strings.Join(texts[:record], "\t") + "\n" + strings.Join(texts[record:], "\t")
+	}
+	if join(texts) != good {
+		t.Fatal(join(texts))
+	}
 	for i := range texts[:record+3] {
 		if i == free || i == free+1 {
 			continue
@@ -144,7 +179,7 @@ func TestParse_Malformed(t *testing.T) {
 			}
 			damaged := append([]string(nil), texts...)
 			damaged[i] = garbage
-			if got, err := feed.Parse(owner, strings.Join(damaged, "\t")); err == nil {
+			if got, err := feed.Parse(owner, join(damaged)); err == nil {
 				t.Errorf("text %d is %q: %+v", i, garbage, got)
 			}
 		}

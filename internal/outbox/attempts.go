@@ -135,7 +135,7 @@ func (a Attempt) text() string {
 func parseAttempt(text string) (Attempt, bool) {
 	const texts = 5
 	parts := strings.Split(text, "\t")
-	if len(parts) != texts {
+	if len(parts) < texts {
 		return Attempt{}, false
 	}
 	took, err := strconv.ParseInt(parts[4], 10, 64)

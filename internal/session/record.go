@@ -7,7 +7,7 @@ import (
 )
 
 // Record is what never changes of a session and may be exposed to everybody its merchant is exposed to. It is stored as the values of
-// recordFields in their order, each after a tab but the first. A later field is added at the end, where an older reader ignores it.
+// recordFields in their order, each after a tab but the first.
 type Record struct {
 	MerchantID string
 	// TestMode: no real money is meant. It is in the account, and in the session's ID.
@@ -39,7 +39,12 @@ const (
 	recordMerchantName
 )
 
-// recordFields are those of a stored record.
+// requiredRecordFields is how many fields every stored record has, as many as the first release wrote. It never changes.
+const requiredRecordFields = recordMerchantName + 1
+
+// recordFields are the fields of a stored record. A later release appends fields and changes none: an older reader ignores what
+// follows the fields that it knows, and a newer one reads an empty text for an appended field that a shorter record lacks.
+// docs/design/redis.md has the rule of all stored texts.
 var recordFields = [...]recordField{
 	recordAccount: {
 		func(r *Record, to []byte) []byte { return append(to, Account(r.MerchantID, r.TestMode)...) },
@@ -145,15 +150,21 @@ func (r *Record) Append(to []byte) []byte {
 	return to
 }
 
-// ParseRecord reads a record as it is stored; false: it is none.
-func ParseRecord(text string) (Record, bool) {
+// ParseRecord reads a record as a release has stored it, this one or another; false: it is none.
+func ParseRecord(text string) (Record, bool) { return parseRecord(recordFields[:], text) }
+
+func parseRecord(fields []recordField, text string) (Record, bool) {
 	var record Record
-	for i := range recordFields {
-		value, rest, more := strings.Cut(text, "\t")
-		if !recordFields[i].read(&record, value) || !more && i < len(recordFields)-1 {
+	more := true
+	for i := range fields {
+		if !more && i < requiredRecordFields {
 			return Record{}, false
 		}
-		text = rest
+		var value string
+		value, text, more = strings.Cut(text, "\t")
+		if !fields[i].read(&record, value) {
+			return Record{}, false
+		}
 	}
 	return record, record.LifetimeMillis > 0
 }

@@ -14,7 +14,7 @@ if result then
 end
 
 if original then
-  local key, original_fingerprint = string.match(original, '^(%S+) (%S+)$')
+  local key, original_fingerprint = string.match(original, '^(%S+) (%S+)')
   if not key then
     return 'CORRUPT' .. quota
   end

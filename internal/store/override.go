@@ -158,6 +158,7 @@ func (o Override) list() string {
 
 // parseOverride reads "<issued> <revision> <list>".
 func parseOverride(key KeyRef, text string) (Override, error) {
+	text, _, _ = strings.Cut(text, "\t")
 	words := strings.Split(text, " ")
 	var numbers []int64
 	number := func(word string) int64 {

@@ -8,7 +8,7 @@ local known = unpack(ARGV)
 
 local stored = call('MGET', unpack(KEYS))
 local now = format('%d', now_ms)
-local since, read = string.match(stored[1] or '', '^(%d+) (%d+)$')
+local since, read = string.match(stored[1] or '', '^(%d+) (%d+)')
 if not since or read - known < 0 or since - now_ms > 0 then
   since, read = now, now
 elseif now_ms - read > 0 then

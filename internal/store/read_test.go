@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,36 +211,50 @@ func TestRead_FinalStatusDoesNotExpire(t *testing.T) {
 	}
 }
 
+// A session is unreadable for one reason alone: its record is whole but for one text.
 func TestSession_Unreadable(t *testing.T) {
 	s := open(t, shared.URL())
 	c := client(t, shared)
-	for desc, harm := range map[string]struct{ field, value string }{
-		"an unknown status":              {"s", "PAID"},
-		"an empty status":                {"s", ""},
-		"an amount that is no number":    {"f", "12.5\t900000\t\t\t\t\t\tAcme Coffee"},
-		"an amount below zero":           {"f", "-1\t900000\t\t\t\t\t\tAcme Coffee"},
-		"no expiry":                      {"x", ""},
-		"an expiry that is no number":    {"x", "soon"},
-		"a lifetime that is no number":   {"f", "1250\tx\t\t\t\t\t\tAcme Coffee"},
-		"a tax that is no number":        {"f", "1250\t900000\t\t\tx\t\t\tAcme Coffee"},
-		"a tip that is no number":        {"f", "1250\t900000\t\t\t\tx\t\tAcme Coffee"},
-		"no lifetime":                    {"f", "1250\t\t\t\t\t\t\tAcme Coffee"},
-		"no name":                        {"f", "1250\t900000\t\t\t\t\t1001"},
-		"nothing behind the merchant":    {"f", ""},
-		"an end although it is pending":  {"e", "1"},
-		"a final status without its end": {"s", "COMPLETED"},
+	const account, amount, lifetime, tax, tip, name = 0, 1, 2, 5, 6, 8
+	record := func(place int, text string) func(string) string {
+		return func(stored string) string {
+			texts := strings.Split(stored, "\t")
+			texts[place] = text
+			return strings.Join(texts, "\t")
+		}
+	}
+	value := func(text string) func(string) string { return func(string) string { return text } }
+	for desc, harm := range map[string]struct {
+		field  string
+		change func(string) string
+	}{
+		"an unknown status":              {"s", value("PAID")},
+		"an empty status":                {"s", value("")},
+		"no account":                     {"f", record(account, "")},
+		"the account of another":         {"f", record(account, "abcdefgh2345")},
+		"no amount":                      {"f", record(amount, "")},
+		"an amount that is no number":    {"f", record(amount, "12.5")},
+		"an amount below zero":           {"f", record(amount, "-1")},
+		"no expiry":                      {"x", value("")},
+		"an expiry that is no number":    {"x", value("soon")},
+		"no lifetime":                    {"f", record(lifetime, "")},
+		"a lifetime of zero":             {"f", record(lifetime, "0")},
+		"a lifetime that is no number":   {"f", record(lifetime, "x")},
+		"a tax that is no number":        {"f", record(tax, "x")},
+		"a tip that is no number":        {"f", record(tip, "x")},
+		"a record without the name":      {"f", func(stored string) string { return strings.Join(strings.Split(stored, "\t")[:name], "\t") }},
+		"nothing behind the merchant":    {"f", func(stored string) string { return strings.Split(stored, "\t")[account] }},
+		"an end although it is pending":  {"e", value("1")},
+		"a final status without its end": {"s", value("COMPLETED")},
 	} {
 		asks := merchant()
 		request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 		id := mustCreate(t, s, asks, request).Session.ID
 		key := merchantTag(asks.MerchantID) + "session:" + id.String()
-		switch {
-		case harm.field == "f":
-			c.HSet(t.Context(), key, "f", asks.MerchantID+"\t"+harm.value)
-		case harm.field == "x" && harm.value == "":
+		if text := harm.change(c.HGet(t.Context(), key, harm.field).Val()); text == "" && harm.field == "x" {
 			c.HDel(t.Context(), key, "x")
-		default:
-			c.HSet(t.Context(), key, harm.field, harm.value)
+		} else {
+			c.HSet(t.Context(), key, harm.field, text)
 		}
 		_, read, err := s.Session(t.Context(), asks, id)
 		if !errors.Is(err, redis.ErrCorrupt) || !cmp.Equal(read, session.Session{}, sameSession) {

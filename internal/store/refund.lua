@@ -27,14 +27,14 @@ local own = 'b:' .. string.match(refund_ref, '^[^ ]* ')
 local all, count, refunded = call('HGETALL', session_key), 0, tonumber(cents)
 for i = 1, #all, 2 do
   if string.sub(all[i], 1, #own) == own then
-    local part, of = string.match(all[i + 1], '^(%d+) %d+ (.+)$')
+    local part, of = string.match(all[i + 1], '^(%d+) %d+ ([^\t]+)')
     count = count + 1
     refunded = refunded and part and refunded + (of == payment_ref and part or 0)
   end
 end
 local state, at = 'unknown', format('%d', now_ms)
 if earlier then
-  local earlier_cents, earlier_at, earlier_payment = string.match(earlier, '^(%d+) (%d+) (.+)$')
+  local earlier_cents, earlier_at, earlier_payment = string.match(earlier, '^(%d+) (%d+) ([^\t]+)')
   state, at = earlier_cents == cents and earlier_payment == payment_ref and 'same' or 'other', earlier_at
 end
 if not paid or not refunded then

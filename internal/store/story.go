@@ -159,6 +159,7 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
 // parseRefund reads a field b:<refund> of a session.
 func parseRefund(name, text string) (payment string, refund Refund, ok bool) {
 	_, ref, ok := session.ParseScoped(name)
+	text, _, _ = strings.Cut(text, "\t")
 	amount, rest, _ := strings.Cut(text, " ")
 	at, payment, _ := strings.Cut(rest, " ")
 	cents, err := strconv.ParseInt(amount, 10, 64)
@@ -169,6 +170,7 @@ func parseRefund(name, text string) (payment string, refund Refund, ok bool) {
 // parseRefused reads a field l:<payment> of a session in the currency.
 func parseRefused(name, text, currency string) (RefusedPayment, bool) {
 	rail, ref, ok := session.ParseScoped(name)
+	text, _, _ = strings.Cut(text, "\t")
 	words := strings.Split(text, " ")
 	const decision, amount, paidAt, other = 0, 1, 2, 3
 	if len(words) <= paidAt || len(words) > other+1 {

@@ -16,7 +16,7 @@ if override or flags ~= '' then
   -- An override is its order and ' <accepted digest> <its end in ms, or 0>' for each, the current one first, or ' -' for none. It
   -- decides alone if it is as new as what the directory knows, or newer; else it is history.
   if override then
-    local issued, revision, list = string.match(override, '^(%d+) (%d+) (.+)$')
+    local issued, revision, list = string.match(override, '^(%d+) (%d+) ([^\t]+)')
     local known_issued, known_revision, presented = string.match(known_key, '^(%d+) (%d+) (%x+)')
     if not issued then
       result = 'CORRUPT'
@@ -40,7 +40,7 @@ if override or flags ~= '' then
     if string.find(flags, 'U', 1, true) then
       local tag = string.match(known_key, '^%d+ %d+ (%x%x%x%x%x%x%x%x)')
       local uses, room = tag .. ' ' .. clock[1], MAX_DIGEST_USES - 1
-      for other, used in string.gmatch(call('MGET', last_use_key)[1] or '', '(%x+) (%d+)') do
+      for other, used in string.gmatch(string.match(call('MGET', last_use_key)[1] or '', '^[^\t]*'), '(%x+) (%d+)') do
         if other ~= tag and room > 0 then
           uses, room = uses .. ' ' .. other .. ' ' .. used, room - 1
         end

@@ -2,7 +2,7 @@
 -- seen by that payment, 'nobody', 'self' or 'other', and until when in ms.
 
 local function read_hold(hold, payment)
-  local ends, holder = string.match(hold or '', '^(%d+) (.+)$')
+  local ends, holder = string.match(hold or '', '^(%d+) ([^\t]+)')
   ends = tonumber(ends)
   if not ends or ends <= now_ms then
     return 'nobody', 0

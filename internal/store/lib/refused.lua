@@ -12,5 +12,5 @@ end
 
 -- Returns cents and currency.
 local function read_refused(text)
-  return string.match(text, '^[%a_]+ (%d+) %d+ ?(%u*)$')
+  return string.match(string.match(text, '^[^\t]*'), '^[%a_]+ (%d+) %d+ ?(%u*)$')
 end

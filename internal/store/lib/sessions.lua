@@ -24,7 +24,7 @@ function s.change(key, event_key, feed_key, kind, change, differs)
     end
     event[i + 5] = not (name == 'e' and change.e) and value or ''
   end
-  event = table.concat(event, '\t')
+  event = table.concat(event, '\t', 1, #event - 1) .. '\n' .. event[#event]
   local fields = {'q', sequence}
   for name, value in pairs(change) do
     fields[#fields + 1], fields[#fields + 2] = name, value
