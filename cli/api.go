@@ -178,7 +178,7 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 		key := &keys[i]
 		mode := cmp.Or(key.Spec.Mode, v1alpha1.ModeLive)
 		if modeFlag(mode) == f.mode && key.Spec.State != v1alpha1.ApiKeyDisabled &&
-			meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ReadyCondition) && delivered(key) == nil {
+			meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.UsableCondition) && delivered(key) == nil {
 			if len(f.missing(key)) == 0 {
 				return key, nil
 			}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -272,30 +271,24 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 // unseen is the state of an object whose status is of an older spec.
 const unseen = "the operator has not seen it yet"
 
-// settled is how far the operator is with an ApiKey as it is now.
+// settled is how far the operator is with an ApiKey as it is now. A disabled key is settled once it is refused, any other once it is
+// accepted, or is there to be issued.
 func settled(key *v1alpha1.ApiKey) progress {
 	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
-	if ready == nil || ready.ObservedGeneration != key.Generation {
+	usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition)
+	if ready == nil || usable == nil || ready.ObservedGeneration != key.Generation {
 		return progress{state: unseen}
 	}
+	isReady, accepted := ready.Status == metav1.ConditionTrue, usable.Status == metav1.ConditionTrue
 	stalled := meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.StalledCondition)
 	state := ready.Reason + ": " + ready.Message
 	switch {
-	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		// No key of a missing Merchant is accepted, and what is in the way of a new key does not keep an old one alive.
-		refused := ready.Reason == v1alpha1.ReasonMerchantNotFound || stalled && ready.Reason != v1alpha1.ReasonNewerVersion
-		return progress{refused, state, stalled}
-	case key.DeliverySecretName() != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger && (ready.Status == metav1.ConditionTrue || useless(ready.Reason)):
+	case key.Spec.State == v1alpha1.ApiKeyDisabled: // what is in the way of a new key does not keep an old one alive
+		return progress{usable.Status == metav1.ConditionFalse, state, stalled}
+	case isReady && key.DeliverySecretName() != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger:
 		return progress{state: "the key is not rotated yet"}
 	}
-	return progress{ready.Status == metav1.ConditionTrue, state, stalled}
-}
-
-// useless reports whether a key does not work for a reason that does not stop a rotation.
-func useless(reason string) bool {
-	return slices.Contains([]string{
-		v1alpha1.ReasonDisabled, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed,
-	}, reason)
+	return progress{isReady && (accepted || ready.Reason == v1alpha1.ReasonNotIssued), state, stalled || isReady && !accepted}
 }
 
 // obstacle is why a new key cannot be issued, or would not work, until a person changes something else.
@@ -305,11 +298,9 @@ func obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
 		return "", false
 	}
 	switch ready.Reason {
-	case v1alpha1.ReasonDisabled, v1alpha1.ReasonMerchantSuspended:
-		return "", false // a new key works as soon as that ends
-	case v1alpha1.ReasonMerchantNotFound:
+	case v1alpha1.ReasonMerchantNotFound, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantClosed:
 		blocked = true
-	default:
+	default: // a new key of a disabled ApiKey, or of a suspended Merchant, works as soon as that ends
 		blocked = meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.StalledCondition)
 	}
 	return ready.Reason + ": " + ready.Message, blocked

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -43,8 +44,8 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 		return err
 	}
 	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
-	if ready := newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition); !ready.Status {
-		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", ready.Reason, ready.Message)
+	if usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition); usable != nil && usable.Status == metav1.ConditionFalse {
+		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", usable.Reason, usable.Message)
 	}
 	fmt.Fprintf(p.Out, "%s\n", plaintext)
 	return nil

@@ -67,7 +67,7 @@ type merchantStatus struct {
 	Next []string `json:"next"`
 }
 
-// readiness is the condition Ready.
+// readiness is a condition, Ready or Usable.
 type readiness struct {
 	Status  bool   `json:"status"`
 	Reason  string `json:"reason"`
@@ -76,12 +76,14 @@ type readiness struct {
 
 // keyStatus is what is known of an ApiKey. It never has a key.
 type keyStatus struct {
-	Name       string                   `json:"name"`
-	KeyID      string                   `json:"keyID,omitempty"`
-	Prefix     string                   `json:"prefix,omitempty"`
-	Mode       v1alpha1.ApiKeyMode      `json:"mode"`
-	State      v1alpha1.ApiKeyState     `json:"state"`
-	Ready      readiness                `json:"ready"`
+	Name   string               `json:"name"`
+	KeyID  string               `json:"keyID,omitempty"`
+	Prefix string               `json:"prefix,omitempty"`
+	Mode   v1alpha1.ApiKeyMode  `json:"mode"`
+	State  v1alpha1.ApiKeyState `json:"state"`
+	Ready  readiness            `json:"ready"`
+	// Usable says whether requests with the key are accepted.
+	Usable     readiness                `json:"usable"`
 	Generation int64                    `json:"generation"`
 	Issued     *v1alpha1.RotationStatus `json:"issued,omitempty"`
 	LastUsed   *metav1.Time             `json:"lastUsed,omitempty"`
@@ -143,6 +145,7 @@ func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now 
 	for i, key := range keys {
 		s.Keys[i] = keyStatus{
 			Name: key.Name, KeyID: key.Status.KeyID, Prefix: key.Status.Prefix, Mode: key.Spec.Mode, State: key.Spec.State, Ready: newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition),
+			Usable:     newReadiness(key.Status.Conditions, v1alpha1.UsableCondition),
 			Generation: key.Status.KeyGeneration, Issued: key.Status.LastRotation, LastUsed: key.Status.LastUsedTime, ExpiresAt: key.Spec.ExpiresAt,
 			Rotates: key.Status.NextRotationTime, Previous: key.Status.PreviousKeys,
 		}
@@ -168,7 +171,7 @@ func newReadiness(conditions []metav1.Condition, kind string) readiness {
 // working is how many keys are accepted.
 func (s merchantStatus) working() (n int) {
 	for _, key := range s.Keys {
-		if key.Ready.Status && key.Ready.Reason != v1alpha1.ReasonNotIssued {
+		if key.Usable.Status {
 			n++
 		}
 	}

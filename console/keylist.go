@@ -64,15 +64,15 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]
 // newKeyRow keeps no more of the metadata than a page shows.
 func newKeyRow(w web.Words, key v1alpha1.ApiKey, now time.Time) keyRow {
 	row := keyRow{ApiKey: key, Manager: gitops.FindManager(&key)}
-	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
+	usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition)
 	switch {
 	case key.Spec.State == v1alpha1.ApiKeyDisabled:
 		row.Problem = v1alpha1.ReasonDisabled
-	case ready == nil || ready.Status == metav1.ConditionUnknown:
+	case usable == nil || usable.Status == metav1.ConditionUnknown:
 		row.Problem = notReady
-	case ready.Status == metav1.ConditionFalse && w.Known("problem."+ready.Reason):
-		row.Problem = ready.Reason
-	case ready.Status == metav1.ConditionFalse:
+	case usable.Status == metav1.ConditionFalse && w.Known("problem."+usable.Reason):
+		row.Problem = usable.Reason
+	case usable.Status == metav1.ConditionFalse:
 		row.Problem = notReady
 	}
 	row.Lost = meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.KeyLostCondition)
@@ -108,7 +108,7 @@ func newOldKeyUse(status v1alpha1.ApiKeyStatus) oldKeyUse {
 	return use
 }
 
-// notReady is the problem of a key whose condition Ready has no reason that concerns a shop owner.
+// notReady is the problem of a key whose condition Usable has no reason that concerns a shop owner.
 const notReady = "NotReady"
 
 // apiKey returns an ApiKey of the Merchant. web.ErrNotFound: there is none.

@@ -37,7 +37,7 @@ func TestListKeys_Pages(t *testing.T) {
 					Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "shop:x"},
 				},
 				Spec:   v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
-				Status: v1alpha1.ApiKeyStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Message: strings.Repeat("x", 1<<10)}}},
+				Status: v1alpha1.ApiKeyStatus{Conditions: []metav1.Condition{{Type: v1alpha1.UsableCondition, Status: "True", Message: strings.Repeat("x", 1<<10)}}},
 			}
 			if i == 1 {
 				key.Spec.MerchantRef.Name = "books"

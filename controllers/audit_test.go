@@ -95,7 +95,7 @@ var _ = Describe("The audit log", func() {
 		f.clock.advance(2 * time.Hour)
 		f.poke(key, "apikey")
 		f.awaitAudited(line("expired", "schedule", audittest.Line{"changedAt": end.Format(time.RFC3339)}))
-		f.awaitStalled(key, v1alpha1.ReasonExpired)
+		f.awaitUnusable(key, v1alpha1.ReasonExpired)
 
 		By("restarting")
 		before := f.audited(nil)
@@ -192,7 +192,7 @@ var _ = Describe("The audit log", func() {
 				"type": kind, "status": status, "reason": v1alpha1.ReasonExpired, "message": "forged", "lastTransitionTime": end.Format(time.RFC3339),
 			}
 		}
-		f.forgeStatus(key, map[string]any{"conditions": []any{condition("Ready", "False"), condition("Stalled", "True")}})
+		f.forgeStatus(key, map[string]any{"conditions": []any{condition("Ready", "True"), condition("Usable", "False")}})
 		f.clock.advance(2 * time.Hour)
 		f.startOperator()
 		expired := audittest.Line{"change": "expired", "by": "schedule", "changedAt": end.Format(time.RFC3339)}
@@ -203,7 +203,7 @@ var _ = Describe("The audit log", func() {
 			f.read(key)
 			return readyMessage(key)
 		}).ShouldNot(Equal("forged"))
-		f.awaitStalled(key, v1alpha1.ReasonExpired)
+		f.awaitUnusable(key, v1alpha1.ReasonExpired)
 		f.forgeStatus(key, map[string]any{"conditions": nil})
 		Eventually(func(g Gomega) {
 			f.read(key)
@@ -215,7 +215,7 @@ var _ = Describe("The audit log", func() {
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = nil })
 		f.awaitReady(key)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.ExpiresAt = aKey("", "").expires(end).Spec.ExpiresAt })
-		f.awaitStalled(key, v1alpha1.ReasonExpired)
+		f.awaitUnusable(key, v1alpha1.ReasonExpired)
 		Expect(f.audited(expired)).To(Equal(2))
 	})
 
@@ -238,7 +238,7 @@ var _ = Describe("The audit log", func() {
 		armed.Store(true)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
 		f.awaitAudited(disabled)
-		f.awaitStalled(key, v1alpha1.ReasonDisabled)
+		f.awaitUnusable(key, v1alpha1.ReasonDisabled)
 		Expect(armed.Load()).To(BeFalse())
 
 		armed.Store(true)

@@ -189,7 +189,7 @@ func compact(all []metav1.Condition) []metav1.Condition {
 		if len(all[i].Message) > conditions.MaxMessage {
 			all[i].Message = ""
 		}
-		if all[i].Type == v1alpha1.ReadyCondition {
+		if all[i].Type == v1alpha1.ReadyCondition || all[i].Type == v1alpha1.UsableCondition {
 			shareStrings(&all[i].Message)
 		}
 	}

@@ -75,7 +75,7 @@ var _ = Describe("The digest of an externally generated key", func() {
 		f.rotateOverHTTP(owner)
 		f.awaitGeneration(owner, 2)
 		change(f, owner, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
-		f.awaitStalled(owner, v1alpha1.ReasonDisabled)
+		f.awaitUnusable(owner, v1alpha1.ReasonDisabled)
 		f.delete(owner)
 		f.awaitGone(owner)
 		as(func() {

@@ -314,7 +314,7 @@ var _ = Describe("An ApiKey with delivery.policy None", func() {
 		key := f.applied(aKey("till", "coffee").undelivered())
 		f.awaitUnissued(key)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
-		f.awaitStalled(key, v1alpha1.ReasonDisabled)
+		f.awaitUnusable(key, v1alpha1.ReasonDisabled)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive })
 		f.awaitUnissued(key)
 		Expect(f.record(key).Generation).To(BeEquivalentTo(1))

@@ -440,6 +440,14 @@ func (f *fixture) awaitReady(object client.Object) {
 	f.awaitStatus(object, kstatus.CurrentStatus, v1alpha1.ReasonPublished)
 }
 
+// awaitUnusable waits until the spec of an ApiKey is in force and its key is refused, both for that reason.
+func (f *fixture) awaitUnusable(key *v1alpha1.ApiKey, reason string) {
+	GinkgoHelper()
+	f.awaitStatus(key, kstatus.CurrentStatus, reason)
+	Expect(condition(key, v1alpha1.UsableCondition)).To(And(
+		HaveField("Status", metav1.ConditionFalse), HaveField("Reason", reason)))
+}
+
 // awaitStatus waits until kstatus says so of the present generation of the object, for that reason.
 func (f *fixture) awaitStatus(object client.Object, status kstatus.Status, reason string) {
 	GinkgoHelper()
@@ -485,6 +493,9 @@ func expectConformant(g Gomega, object client.Object) {
 	conditions := statusConditions(object)
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition)
 	g.Expect(ready).NotTo(BeNil(), "Ready is always present")
+	if _, isKey := object.(*v1alpha1.ApiKey); isKey {
+		g.Expect(meta.FindStatusCondition(conditions, v1alpha1.UsableCondition)).NotTo(BeNil(), "Usable is always present")
+	}
 	abnormal := 0
 	for _, condition := range conditions {
 		if condition.Type == v1alpha1.WebhookHealthyCondition {

@@ -61,10 +61,10 @@ func (f *fixture) population() []*v1alpha1.ApiKey {
 	f.awaitWaiting(waiting.ApiKey)
 	refused := aKey("refused", "closed")
 	f.apply(refused.ApiKey)
-	f.awaitStalled(refused.ApiKey, v1alpha1.ReasonMerchantClosed)
+	f.awaitUnusable(refused.ApiKey, v1alpha1.ReasonMerchantClosed)
 	expired := aKey("expired", "books").expires(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 	f.apply(expired.ApiKey)
-	f.awaitStalled(expired.ApiKey, v1alpha1.ReasonExpired)
+	f.awaitUnusable(expired.ApiKey, v1alpha1.ReasonExpired)
 	return []*v1alpha1.ApiKey{
 		f.key(aKey("till", "coffee").trigger("a")),
 		f.key(aKey("web", "books").deliveredAs("elsewhere").every(300e9)),
@@ -182,7 +182,7 @@ var _ = Describe("A published key", func() {
 		before := f.record(key)
 		expires := metav1.NewTime(time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC))
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State, k.Spec.ExpiresAt = v1alpha1.ApiKeyDisabled, &expires })
-		f.awaitStalled(key, v1alpha1.ReasonDisabled)
+		f.awaitUnusable(key, v1alpha1.ReasonDisabled)
 		after := f.record(key)
 		Expect(after.State).To(Equal(v1alpha1.ApiKeyDisabled))
 		Expect(after.ExpiresAt).To(HaveValue(BeTemporally("==", expires.Time)))

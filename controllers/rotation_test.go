@@ -8,6 +8,7 @@ import (
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -113,8 +114,10 @@ var _ = Describe("A trigger that is changed without end", func() {
 		Expect(key.Status.ObservedTrigger).To(Equal("at once 9"))
 
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
-		f.awaitStalled(key, v1alpha1.ReasonDisabled)
+		Eventually(func() *metav1.Condition { f.read(key); return condition(key, v1alpha1.UsableCondition) }).
+			Should(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonDisabled)))
 		Expect(f.live(f.record(key), plaintext)).To(BeFalse())
+		f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonRotationDeferred)
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive })
 		f.awaitStatus(key, kstatus.InProgressStatus, v1alpha1.ReasonRotationDeferred)
 

@@ -235,11 +235,11 @@ func (f *fixture) awaitEvent(key *v1alpha1.ApiKey, text string) {
 }
 
 var _ = Describe("A key that does not work", func() {
-	It("is not Ready when it was issued after its expiry, and works again after a later one", func() {
+	It("is not Usable when it was issued after its expiry, and works again after a later one", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		key := f.applied(aKey("till", "coffee").expires(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)))
-		f.awaitStalled(key, v1alpha1.ReasonExpired)
+		f.awaitUnusable(key, v1alpha1.ReasonExpired)
 		Expect(readyMessage(key)).To(Equal("The key expired at 2020-01-02T03:04:05Z and gets 401; set a later spec.expiresAt, or delete the ApiKey"))
 		Expect(condition(key, v1alpha1.ExpiringSoonCondition)).To(BeNil())
 		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeFalse())
@@ -249,27 +249,27 @@ var _ = Describe("A key that does not work", func() {
 		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
 	})
 
-	It("is not Ready from its expiry on", func() {
+	It("is not Usable from its expiry on", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		end := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second))
 		key := f.applied(aKey("till", "coffee").expires(end.Time))
-		f.awaitStalled(key, v1alpha1.ReasonExpired)
-		Expect(condition(key, v1alpha1.ReadyCondition).LastTransitionTime.Time).To(BeTemporally(">=", end.Time))
+		f.awaitUnusable(key, v1alpha1.ReasonExpired)
+		Expect(condition(key, v1alpha1.UsableCondition).LastTransitionTime.Time).To(BeTemporally(">=", end.Time))
 	})
 
-	It("is not Ready while it is disabled", func() {
+	It("is not Usable while it is disabled", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
 		key := f.key(aKey("till", "coffee"))
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
-		f.awaitStalled(key, v1alpha1.ReasonDisabled)
+		f.awaitUnusable(key, v1alpha1.ReasonDisabled)
 		f.awaitEvent(key, "Warning Disabled: spec.state is Disabled: the key gets 401")
 		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive })
 		f.awaitReady(key)
 	})
 
-	It("is not Ready while its Merchant is not Active, and nothing of the key changes", func() {
+	It("is not Usable while its Merchant is not Active, and nothing of the key changes", func() {
 		f := newFixture()
 		merchant := f.merchant(aMerchant("coffee"))
 		key := f.key(aKey("till", "coffee"))
@@ -278,7 +278,7 @@ var _ = Describe("A key that does not work", func() {
 			v1alpha1.MerchantSuspended: v1alpha1.ReasonMerchantSuspended, v1alpha1.MerchantClosed: v1alpha1.ReasonMerchantClosed,
 		} {
 			change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = state })
-			f.awaitStalled(key, reason)
+			f.awaitUnusable(key, reason)
 			message := fmt.Sprintf("Merchant coffee is %s: the key gets 403 until spec.state of the Merchant is Active", state)
 			Expect(readyMessage(key)).To(Equal(message))
 			f.awaitEvent(key, "Warning "+reason+": "+message)

@@ -37,7 +37,7 @@ const (
 	stateReady       = "ready"
 	stateReconciling = "reconciling"
 	stateStalled     = "stalled"
-	stateInactive    = "inactive" // disabled, expired, or of a Merchant that is not Active
+	stateInactive    = "inactive" // Ready, and the key is refused or not issued
 	stateUnknown     = "unknown"  // there are no conditions yet
 )
 

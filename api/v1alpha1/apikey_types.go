@@ -288,9 +288,10 @@ type ApiKeyStatus struct {
 	// +optional
 	ObservedTrigger string `json:"observedTrigger,omitempty"`
 
-	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret),
+	// conditions are Ready (always; True while the spec is in force), Usable (always: whether requests with the key are accepted),
+	// Delivered (if keys are delivered in a Secret),
 	// OldKeyInUse (once there is a key: whether a replaced key, which is still valid, is used; Unknown without evidence), and Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
-	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -304,6 +305,7 @@ type ApiKeyStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ak,categories=payments
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Usable",type=string,JSONPath=`.status.conditions[?(@.type=="Usable")].status`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.spec.state`
 // +kubebuilder:printcolumn:name="Mode",type=string,priority=1,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Merchant",type=string,JSONPath=`.spec.merchantRef.name`

@@ -2,8 +2,11 @@ package v1alpha1
 
 // Condition types of Merchant and ApiKey, as kstatus reads them.
 const (
-	// ReadyCondition of an ApiKey is True while the key works; of a Merchant, when everything in the spec is published.
+	// ReadyCondition is True while the spec is in force: everything that it asks for is published. A key that the spec
+	// disables is Ready once it is refused.
 	ReadyCondition = "Ready"
+	// UsableCondition of an ApiKey says whether requests with its key are accepted; Unknown if the operator cannot tell.
+	UsableCondition = "Usable"
 	// ReconcilingCondition is True while the operator works, retries or waits for another object; else absent.
 	ReconcilingCondition = "Reconciling"
 	// StalledCondition is True while a person must change something; else absent.
@@ -30,7 +33,7 @@ const (
 	WebhookHealthyCondition = "WebhookHealthy"
 )
 
-// Reasons of Ready, and of Reconciling or Stalled beside it. Events about them have the same reason.
+// Reasons of Ready, of Reconciling or Stalled beside it, and of Usable. Events about them have the same reason.
 const (
 	// ReasonPublished: the object is published and up to date.
 	ReasonPublished = "Published"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -78,30 +79,58 @@ func obstacle(f facts) (outcome conditions.Outcome, ok bool) {
 	return first(f, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
 }
 
-// outcomeFor returns whether the key is up to date and works.
+// outcomeFor returns whether the spec is in force. Whether the key is accepted says usable.
 func outcomeFor(f facts) conditions.Outcome {
 	if outcome, blocked := obstacle(f); blocked {
 		return outcome
 	}
-	if outcome, unusable := first(f, disabled, expired, merchantInactive, merchantUnpublished, rotationDeferred); unusable {
+	if outcome, applies := first(f, merchantUnpublished, rotationDeferred, disabled, expired, merchantInactive, notIssued); applies {
 		return outcome
-	}
-	if record, known := f.ownRecord(); known && !record.Issued() {
-		// Ready, because the operator has nothing left to do, and a pipeline must not wait for a person.
-		return conditions.Outcome{Reason: v1alpha1.ReasonNotIssued,
-			Message: "API key is published, and nobody has a key yet: delivery.policy is None. Rotate it over HTTP to get one, for example in the console"}
 	}
 	return conditions.Ready("API key is published and up to date")
 }
 
+// usable returns the condition Usable: whether requests with the key are accepted. Only what is published decides that, so
+// a key in force is usable while something is in the way of the next one.
+func usable(f facts, outcome conditions.Outcome) metav1.Condition {
+	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.UsableCondition, Status: status, Reason: reason, Message: message}
+	}
+	if f.incomplete {
+		return say(metav1.ConditionUnknown, outcome.Reason, "It is unknown whether the key is accepted: see condition Ready")
+	}
+	record, known := f.ownRecord()
+	if _, ended := first(f, disabled, expired); ended && known && record.Usable(f.now) {
+		return say(metav1.ConditionTrue, outcome.Reason, "The key still works: its end is not published yet")
+	}
+	refused, applies := first(f, anothersRecord, merchantMissing, disabled, expired, merchantInactive, merchantUnpublished, revokedByNewer,
+		digestClaimed, tooManyDigests, digestReplaced, digestUsed, notIssued)
+	switch {
+	case applies:
+		return say(metav1.ConditionFalse, refused.Reason, refused.Message)
+	case f.newer:
+		return say(metav1.ConditionUnknown, v1alpha1.ReasonNewerVersion, "A newer version of the operator wrote the published key")
+	case !known || record.MerchantID != f.merchantID:
+		return say(metav1.ConditionFalse, outcome.Reason, outcome.Message)
+	}
+	return say(metav1.ConditionTrue, v1alpha1.ReasonPublished, "Requests with the key are accepted")
+}
+
 func disabled(f facts) (conditions.Outcome, bool) {
-	return conditions.Stalled(v1alpha1.ReasonDisabled, "spec.state is Disabled: the key gets 401"),
+	return conditions.Unusable(v1alpha1.ReasonDisabled, "spec.state is Disabled: the key gets 401"),
 		f.apiKey.Spec.State == v1alpha1.ApiKeyDisabled
+}
+
+// notIssued is an outcome with Ready=True, because the operator has nothing left to do, and a pipeline must not wait for a person.
+func notIssued(f facts) (conditions.Outcome, bool) {
+	record, known := f.ownRecord()
+	return conditions.Unusable(v1alpha1.ReasonNotIssued,
+		"API key is published, and nobody has a key yet: delivery.policy is None. Rotate it over HTTP to get one, for example in the console"), known && !record.Issued()
 }
 
 func expired(f facts) (conditions.Outcome, bool) {
 	end := expiry(f)
-	return conditions.Stalled(v1alpha1.ReasonExpired,
+	return conditions.Unusable(v1alpha1.ReasonExpired,
 			"The key expired at %s and gets 401; set a later spec.expiresAt, or delete the ApiKey", end.Format(time.RFC3339)),
 		!end.IsZero() && !f.now.Before(end)
 }
@@ -111,7 +140,7 @@ func merchantInactive(f facts) (conditions.Outcome, bool) {
 	if f.merchantState == v1alpha1.MerchantClosed {
 		reason = v1alpha1.ReasonMerchantClosed
 	}
-	return conditions.Stalled(reason, "Merchant %s is %s: the key gets 403 until spec.state of the Merchant is Active",
+	return conditions.Unusable(reason, "Merchant %s is %s: the key gets 403 until spec.state of the Merchant is Active",
 		f.apiKey.Spec.MerchantRef.Name, f.merchantState), f.merchantState != v1alpha1.MerchantActive
 }
 

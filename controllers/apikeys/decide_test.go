@@ -16,7 +16,7 @@ import (
 
 // decision is what a plan comes to, as far as somebody could notice.
 type decision struct {
-	Outcome string // the reason of Ready; empty: Ready
+	Outcome string // the reason of Ready; empty: Published
 	Issue   v1alpha1.RotationCause
 	Overlap time.Duration
 	// Generation is of the key to be issued.
@@ -29,7 +29,7 @@ type decision struct {
 
 func decided(p *plan) decision {
 	var d decision
-	if outcome := outcomeFor(p.facts); !outcome.IsReady() {
+	if outcome := outcomeFor(p.facts); outcome.Reason != v1alpha1.ReasonPublished {
 		d.Outcome = outcome.Reason
 	}
 	if k := p.newKey; k != nil {
@@ -210,7 +210,7 @@ func TestDecide(t *testing.T) {
 				f.apiKey.Spec.Rotation.Trigger, f.record.TriggerTAT = "b", now.Add(10*time.Minute)
 				f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled
 			},
-			want: decision{Outcome: v1alpha1.ReasonDisabled, Repair: true},
+			want: decision{Outcome: v1alpha1.ReasonRotationDeferred, Repair: true},
 		},
 		"a schedule that has elapsed after too many triggers": {
 			facts: upToDate(), edit: func(f *facts) {

@@ -109,7 +109,7 @@ func TestDelivery(t *testing.T) {
 func TestDelivery_None(t *testing.T) {
 	decisions{
 		"no delivery, and a key issued over HTTP": {facts: upToDate().undelivered()},
-		"no delivery, and nobody has a key":       {facts: upToDate().unissued()},
+		"no delivery, and nobody has a key":       {facts: upToDate().unissued(), want: decision{Outcome: v1alpha1.ReasonNotIssued}},
 		"no delivery, the first key": {
 			facts: upToDate().unissued().lost(), edit: func(f *facts) { f.apiKey.Status, f.seen = v1alpha1.ApiKeyStatus{}, knownVersion{} },
 			want: decision{Issue: v1alpha1.RotationInitial, Generation: 1},
@@ -133,7 +133,7 @@ func TestDelivery_None(t *testing.T) {
 		},
 		"the delivery begins, and nobody has a key": {
 			facts: upToDate().unissued(), edit: func(f *facts) { f.apiKey.Spec.Delivery = nil },
-			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
+			want: decision{Outcome: v1alpha1.ReasonNotIssued, Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a schedule, a trigger and no delivery, which the CRD refuses": {
 			facts: upToDate().undelivered(), edit: func(f *facts) {

@@ -41,7 +41,7 @@ func triggerLimit(f facts) reconciler.TriggerLimit {
 func rotationDeferred(f facts) (conditions.Outcome, bool) {
 	reason, needed := rotationNeeded(f)
 	limit := triggerLimit(f)
-	return limit.Outcome("The key works and"), needed && reason.cause == v1alpha1.RotationTrigger && !limit.At.IsZero()
+	return limit.Outcome("The key"), needed && reason.cause == v1alpha1.RotationTrigger && !limit.At.IsZero()
 }
 
 // recordMissing: the first key, or a lost record. No old key can be verified, so there is no overlap.

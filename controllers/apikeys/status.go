@@ -63,7 +63,11 @@ func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey
 	r.NoteWarned(apiKey, reconciler.Warned{outcome.Abnormal(): outcome.Reason})
 	status := *apiKey.Status.DeepCopy()
 	status.ObservedGeneration = apiKey.Generation
-	status.Conditions = outcome.Alone(status.Conditions, apiKey.Generation, r.Clock.Now().UTC())
+	now := r.Clock.Now().UTC()
+	status.Conditions = conditions.With(outcome.Alone(status.Conditions, apiKey.Generation, now), metav1.Condition{
+		Type: v1alpha1.UsableCondition, Status: metav1.ConditionFalse, Reason: outcome.Reason, Message: outcome.Message,
+		ObservedGeneration: apiKey.Generation,
+	}, now)
 	return r.writeStatus(ctx, apiKey, status)
 }
 
@@ -95,8 +99,12 @@ func (r *Reconciler) warn(f facts, outcome conditions.Outcome) {
 			}
 		}
 	}
-	if !outcome.IsReady() && outcome.Reason != v1alpha1.ReasonMerchantNotPublished { // the Merchant has the warning, if that lasts
+	switch use := usable(f, outcome); {
+	case outcome.Reason == v1alpha1.ReasonMerchantNotPublished: // the Merchant has the warning, if that lasts
+	case !outcome.IsReady():
 		warn(outcome.Abnormal(), outcome.Reason, outcome.Reason, outcome.Message)
+	case use.Status == metav1.ConditionFalse && use.Reason != v1alpha1.ReasonNotIssued:
+		warn(use.Type, use.Reason, use.Reason, use.Message)
 	}
 	r.NoteWarned(f.apiKey, standing)
 }
@@ -150,6 +158,9 @@ func conditionsFor(f facts, outcome conditions.Outcome) []metav1.Condition {
 		meta.RemoveStatusCondition(&existing, v1alpha1.ReconcilingCondition)
 	}
 	all := outcome.Conditions(existing, f.apiKey.Generation, f.now)
+	use := usable(f, outcome)
+	use.ObservedGeneration = f.apiKey.Generation
+	all = conditions.With(all, use, f.now)
 	if f.incomplete {
 		for i := range all {
 			all[i].ObservedGeneration = f.apiKey.Generation

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -147,8 +148,101 @@ func TestStatus_ReadFails(t *testing.T) {
 
 func dropReady(all []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(all, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ReadyCondition || c.Type == v1alpha1.ReconcilingCondition
+		return c.Type == v1alpha1.ReadyCondition || c.Type == v1alpha1.UsableCondition || c.Type == v1alpha1.ReconcilingCondition
 	})
+}
+
+// Usable says whether requests with the key are accepted, whatever Ready says about the rest of the spec.
+func TestStatus_Usable(t *testing.T) {
+	state := func(state v1alpha1.ApiKeyState) func(*facts) {
+		return func(f *facts) { f.apiKey.Spec.State, f.record.State = state, state }
+	}
+	for desc, tc := range map[string]struct {
+		facts   facts
+		edit    func(*facts)
+		failure error
+		ready   metav1.ConditionStatus
+		usable  metav1.ConditionStatus
+		reason  string // of Usable
+	}{
+		"published": {facts: upToDate(), ready: metav1.ConditionTrue, usable: metav1.ConditionTrue, reason: v1alpha1.ReasonPublished},
+		"disabled": {
+			facts: upToDate(), edit: state(v1alpha1.ApiKeyDisabled),
+			ready: metav1.ConditionTrue, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonDisabled,
+		},
+		"disabled, and publishing that fails": {
+			facts: upToDate(), edit: func(f *facts) { f.apiKey.Spec.State = v1alpha1.ApiKeyDisabled }, failure: errors.New("refused"),
+			ready: metav1.ConditionFalse, usable: metav1.ConditionTrue, reason: v1alpha1.ReasonFailed,
+		},
+		"expired": {
+			facts: expiring(upToDate(), 0), edit: func(f *facts) { f.record.ExpiresAt = &f.now },
+			ready: metav1.ConditionTrue, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonExpired,
+		},
+		"suspended": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantState = v1alpha1.MerchantSuspended },
+			ready: metav1.ConditionTrue, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonMerchantSuspended,
+		},
+		"closed": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantState = v1alpha1.MerchantClosed },
+			ready: metav1.ConditionTrue, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonMerchantClosed,
+		},
+		"a Merchant that is not published": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantUnpublished = true },
+			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonMerchantNotPublished,
+		},
+		"no Merchant": {
+			facts: upToDate(), edit: func(f *facts) { f.merchantID = "" },
+			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonMerchantNotFound,
+		},
+		"a taken Secret, and a key in force": {
+			facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true },
+			ready: metav1.ConditionFalse, usable: metav1.ConditionTrue, reason: v1alpha1.ReasonPublished,
+		},
+		"a taken Secret, and a disabled key": {
+			facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true; state(v1alpha1.ApiKeyDisabled)(f) },
+			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonDisabled,
+		},
+		"a taken Secret, and no key": {
+			facts: upToDate().lost().with(), edit: func(f *facts) { f.targetTaken = true },
+			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonSecretConflict,
+		},
+		"a write that fails, and a key in force": {
+			facts: upToDate(), failure: errors.New("the API server is away"),
+			ready: metav1.ConditionFalse, usable: metav1.ConditionTrue, reason: v1alpha1.ReasonPublished,
+		},
+		"a first issue that fails": {
+			facts: upToDate().lost().with(), failure: errors.New("the API server is away"),
+			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonFailed,
+		},
+		"facts that cannot be read": {
+			facts: upToDate(), edit: func(f *facts) { f.incomplete = true }, failure: errors.New("the API server is away"),
+			ready: metav1.ConditionFalse, usable: metav1.ConditionUnknown, reason: v1alpha1.ReasonFailed,
+		},
+		"a record of a newer operator": {
+			facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true },
+			ready: metav1.ConditionFalse, usable: metav1.ConditionUnknown, reason: v1alpha1.ReasonNewerVersion,
+		},
+		"a record of a newer operator, and a disabled key": {
+			facts: upToDate(), edit: func(f *facts) { f.record, f.newer, f.apiKey.Spec.State = nil, true, v1alpha1.ApiKeyDisabled },
+			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonDisabled,
+		},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			f := tc.facts
+			if tc.edit != nil {
+				tc.edit(&f)
+			}
+			outcome := outcomeFor(f)
+			if tc.failure != nil {
+				outcome = conditions.Failed(tc.failure)
+			}
+			all := newStatus(f, outcome).Conditions
+			ready, usable := meta.FindStatusCondition(all, v1alpha1.ReadyCondition), meta.FindStatusCondition(all, v1alpha1.UsableCondition)
+			if ready.Status != tc.ready || usable.Status != tc.usable || usable.Reason != tc.reason || usable.Message == "" {
+				t.Errorf("Ready %s, Usable %s, %s: %s", ready.Status, usable.Status, usable.Reason, usable.Message)
+			}
+		})
+	}
 }
 
 func TestStatus_Delivered(t *testing.T) {
@@ -380,7 +474,7 @@ func TestUpcoming(t *testing.T) {
 			f.apiKey.Status = newStatus(f, conditions.Ready("fine"))
 			var types []string
 			for _, c := range f.apiKey.Status.Conditions {
-				if !slices.Contains([]string{v1alpha1.ReadyCondition, v1alpha1.DeliveredCondition, v1alpha1.OldKeyInUseCondition}, c.Type) { // those of every key
+				if !slices.Contains([]string{v1alpha1.ReadyCondition, v1alpha1.UsableCondition, v1alpha1.DeliveredCondition, v1alpha1.OldKeyInUseCondition}, c.Type) { // those of every key
 					types = append(types, c.Type)
 				}
 			}

@@ -26,9 +26,14 @@ type Outcome struct {
 	abnormal string
 }
 
-// Ready means that everything in the spec is published. An Outcome literal gives another reason.
+// Ready means that the spec is in force.
 func Ready(message string) Outcome {
 	return Outcome{Reason: v1alpha1.ReasonPublished, Message: message}
+}
+
+// Unusable means that the spec is in force, and that no request with the key is accepted.
+func Unusable(reason, format string, args ...any) Outcome {
+	return Outcome{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Waiting means that the operator continues without a person.
@@ -94,18 +99,10 @@ func With(conditions []metav1.Condition, condition metav1.Condition, now time.Ti
 	return conditions
 }
 
-// Inactive reports whether an ApiKey does not work because somebody decided so. It is Stalled like one
-// that needs a person, but nobody has to be woken for it.
+// Inactive reports whether an ApiKey is as its spec says and refuses its key: nobody has to be woken for it.
 func Inactive(conditions []metav1.Condition) bool {
-	stalled := meta.FindStatusCondition(conditions, v1alpha1.StalledCondition)
-	if stalled == nil || stalled.Status != metav1.ConditionTrue {
-		return false
-	}
-	switch stalled.Reason {
-	case v1alpha1.ReasonDisabled, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed:
-		return true
-	}
-	return false
+	return meta.IsStatusConditionTrue(conditions, v1alpha1.ReadyCondition) &&
+		meta.IsStatusConditionFalse(conditions, v1alpha1.UsableCondition)
 }
 
 // ApplyConfigurations returns conditions in the form of server-side apply.

@@ -3,7 +3,6 @@
 package fluxtest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -192,25 +191,6 @@ func (f *Flux) Change(t testing.TB, name, patch string) {
 	if err := f.kube.Patch(t.Context(), k, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Without removes a field of the spec of a Kustomization until restore is called.
-func (f *Flux) Without(t testing.TB, name, field string) (restore func()) {
-	t.Helper()
-	k := f.get(t, name)
-	value, found, err := unstructured.NestedFieldCopy(k.Object, "spec", field)
-	if err != nil || !found {
-		t.Fatalf("Kustomization %s has no %s: %v", name, field, err)
-	}
-	patch := func(value any) {
-		content, err := json.Marshal(map[string]any{"spec": map[string]any{field: value}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Change(t, name, string(content))
-	}
-	patch(nil)
-	return func() { patch(value) }
 }
 
 func (f *Flux) get(t testing.TB, name string) *unstructured.Unstructured {

@@ -103,24 +103,11 @@ func tenSyncs(s step) []line {
 
 func states() []change {
 	return []change{
-		{"disable without healthCheckExprs", func(s step) []line {
-			restore := s.flux.Without(s.T, merchants, "healthCheckExprs")
-			s.setKey("shop-04", disabled)
-			result := s.sync("Disable a key")
-			s.answers(s.delivered("shop-04"), http.StatusUnauthorized)
-			if again := s.flux.Sync(s.T, merchants); again.Ready {
-				s.T.Errorf("a retry is Ready: %+v", again)
-			}
-			restore()
-			s.unset("shop-04", disabled)
-			s.mustSync("Enable a key")
-			return []line{{"an ApiKey with `state: Disabled`, without `healthCheckExprs`", result, "the key gets 401; each retry fails"}}
-		}},
 		{"disable", func(s step) []line {
 			s.setKey("shop-04", disabled)
 			result := s.sync("Disable a key")
 			s.answers(s.delivered("shop-04"), http.StatusUnauthorized)
-			return []line{{"the same with `healthCheckExprs`", result, "the key gets 401; " + s.readiness("shop-04-till")}}
+			return []line{{"an ApiKey with `state: Disabled`", result, "the key gets 401; " + s.readiness("shop-04-till")}}
 		}},
 		{"enable", func(s step) []line {
 			s.unset("shop-04", disabled)
@@ -198,6 +185,17 @@ func mistakes() []change {
 			s.remove("kiosk")
 			s.mustSync("Remove the key")
 			return []line{{"an ApiKey of a Merchant that does not exist", result, "everything else is applied; " + sees}}
+		}},
+		{"taken Secret", func(s step) []line {
+			if _, err := s.Kubectl("", "--namespace", namespace, "create", "secret", "generic", "taken"); err != nil {
+				s.T.Fatal(err)
+			}
+			s.write("stand", "apiVersion: merchant-operator.io/v1alpha1\nkind: ApiKey\nmetadata: {name: stand, namespace: shops}\nspec:\n  merchantRef: {name: shop-12}\n  delivery: {secretName: taken}\n")
+			result := s.sync("Add a key")
+			sees := s.readiness("stand")
+			s.remove("stand")
+			s.mustSync("Remove the key")
+			return []line{{"an ApiKey whose Secret belongs to somebody else", result, "everything else is applied; " + sees}}
 		}},
 		{"disable by hand", func(s step) []line {
 			s.setKey("shop-13", "state: Active")

@@ -211,10 +211,11 @@ func (s step) readiness(name string) string {
 	var key v1alpha1.ApiKey
 	s.get(name, &key)
 	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
-	if ready == nil {
+	usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition)
+	if ready == nil || usable == nil {
 		return "no condition yet"
 	}
-	return fmt.Sprintf("READY %s, REASON %s", ready.Status, ready.Reason)
+	return fmt.Sprintf("READY %s, USABLE %s, REASON %s", ready.Status, usable.Status, ready.Reason)
 }
 
 // seeOnboarded uses the key of each merchant.

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
-	"github.com/fluxcd/pkg/apis/kustomize"
-	"github.com/fluxcd/pkg/runtime/cel"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 	lua "github.com/yuin/gopher-lua"
@@ -57,25 +55,6 @@ var cases = map[string]struct {
 		},
 		argo: "Degraded", flux: kstatus.FailedStatus,
 	},
-	"expired": {
-		observed: 2, conditions: refused(v1alpha1.ReasonExpired), argo: "Degraded", flux: kstatus.FailedStatus,
-	},
-	"disabled in Git": {
-		observed: 2, conditions: refused(v1alpha1.ReasonDisabled), argo: "Healthy", flux: kstatus.FailedStatus,
-	},
-	"its merchant suspended in Git": {
-		observed: 2, conditions: refused(v1alpha1.ReasonMerchantSuspended), argo: "Healthy", flux: kstatus.FailedStatus,
-	},
-	"its merchant closed in Git": {
-		observed: 2, conditions: refused(v1alpha1.ReasonMerchantClosed), argo: "Healthy", flux: kstatus.FailedStatus,
-	},
-}
-
-// refused are the conditions of a key that does not work.
-func refused(reason string) []metav1.Condition {
-	ready, stalled := condition(v1alpha1.ReadyCondition, metav1.ConditionFalse), condition(v1alpha1.StalledCondition, metav1.ConditionTrue)
-	ready.Reason, stalled.Reason = reason, reason
-	return []metav1.Condition{ready, stalled}
 }
 
 func object(t *testing.T, observed int64, conditions []metav1.Condition) map[string]any {
@@ -108,21 +87,27 @@ func TestKstatus(t *testing.T) {
 func TestArgoCD(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			state := lua.NewState()
-			defer state.Close()
-			state.SetGlobal("obj", luaValue(state, object(t, c.observed, c.conditions)))
-			if err := state.DoFile(repository.Path("config", "argocd", "health.lua")); err != nil {
-				t.Fatal(err)
-			}
-			health, ok := state.Get(-1).(*lua.LTable)
-			if !ok {
-				t.Fatal("the health check returned no table")
-			}
-			if got := health.RawGetString("status").String(); got != c.argo {
+			if got := argoHealth(t, object(t, c.observed, c.conditions)); got != c.argo {
 				t.Errorf("Argo CD says %s, want %s", got, c.argo)
 			}
 		})
 	}
+}
+
+// argoHealth returns the status that the health check gives to an object.
+func argoHealth(t *testing.T, object map[string]any) string {
+	t.Helper()
+	state := lua.NewState()
+	defer state.Close()
+	state.SetGlobal("obj", luaValue(state, object))
+	if err := state.DoFile(repository.Path("config", "argocd", "health.lua")); err != nil {
+		t.Fatal(err)
+	}
+	health, ok := state.Get(-1).(*lua.LTable)
+	if !ok {
+		t.Fatal("the health check returned no table")
+	}
+	return health.RawGetString("status").String()
 }
 
 func TestArgoCD_ConfigMapForBothKinds(t *testing.T) {
@@ -166,40 +151,62 @@ func luaValue(state *lua.LState, value any) lua.LValue {
 	}
 }
 
-// healthCheck returns the expressions of the Kustomization of docs/gitops.md, as Flux evaluates them.
-func healthCheck(t *testing.T) *cel.StatusEvaluator {
+// documented are the rows of the tables of Ready in the page of conditions: what Ready is, and the condition beside it.
+func documented(t *testing.T) map[string][]metav1.Condition {
 	t.Helper()
-	_, manifests, _ := strings.Cut(repository.Read(t, "docs", "gitops.md"), "cat >flux.yaml <<'YAML'\n")
-	manifests, _, _ = strings.Cut(manifests, "YAML\n")
-	documents := strings.Split(manifests, "---\n")
-	var merchants struct {
-		Spec struct{ HealthCheckExprs []kustomize.CustomHealthCheck }
+	rows := map[string][]metav1.Condition{}
+	for line := range strings.Lines(repository.Read(t, "docs", "reference", "conditions.md")) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) < 4 {
+			continue
+		}
+		status, beside := metav1.ConditionStatus(strings.TrimSpace(cells[0])), strings.TrimSpace(cells[1])
+		abnormal := strings.HasPrefix(beside, "`Reconciling`") || strings.HasPrefix(beside, "`Stalled`")
+		if !abnormal && (status != metav1.ConditionTrue || beside != "") { // of another table
+			continue
+		}
+		if status == metav1.ConditionTrue && abnormal {
+			t.Errorf("Ready=True has a condition beside it: %s", line)
+		}
+		conditions := []metav1.Condition{condition(v1alpha1.ReadyCondition, status)}
+		for _, kind := range []string{v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
+			if strings.HasPrefix(beside, "`"+kind+"`") {
+				conditions = append(conditions, condition(kind, metav1.ConditionTrue))
+			}
+		}
+		if usable := strings.TrimSpace(cells[2]); usable == string(metav1.ConditionFalse) {
+			conditions = append(conditions, condition(v1alpha1.UsableCondition, metav1.ConditionFalse))
+		}
+		rows[strings.TrimSpace(line)] = conditions
 	}
-	if err := yaml.Unmarshal([]byte(documents[len(documents)-1]), &merchants); err != nil || len(merchants.Spec.HealthCheckExprs) != 1 {
-		t.Fatalf("%d health checks in the page: %v", len(merchants.Spec.HealthCheckExprs), err)
-	}
-	evaluator, err := cel.NewStatusEvaluator(&merchants.Spec.HealthCheckExprs[0].HealthCheckExpressions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return evaluator
+	return rows
 }
 
-// A Kustomization accepts keys that Git disabled, as Argo CD does.
-func TestHealthCheckExprs(t *testing.T) {
-	check := healthCheck(t)
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			want := map[string]kstatus.Status{
-				"Healthy": kstatus.CurrentStatus, "Degraded": kstatus.FailedStatus, "Progressing": kstatus.InProgressStatus,
-			}[c.argo]
-			got, err := check.Evaluate(t.Context(), &unstructured.Unstructured{Object: object(t, c.observed, c.conditions)})
-			if err != nil {
-				t.Fatal(err)
+// kstatus and Argo CD read every documented state of an object as the page says: a key that its spec refuses is Current.
+func TestConditions_EveryDocumentedRow(t *testing.T) {
+	rows := documented(t)
+	if len(rows) < 20 {
+		t.Fatalf("%d rows in the page of conditions", len(rows))
+	}
+	for row, conditions := range rows {
+		want, argo := kstatus.CurrentStatus, "Healthy"
+		for _, c := range conditions {
+			switch c.Type {
+			case v1alpha1.ReconcilingCondition:
+				want, argo = kstatus.InProgressStatus, "Progressing"
+			case v1alpha1.StalledCondition:
+				want, argo = kstatus.FailedStatus, "Degraded"
 			}
-			if got.Status != want {
-				t.Errorf("Flux says %s, want %s as Argo CD", got.Status, want)
-			}
-		})
+		}
+		got, err := kstatus.Compute(&unstructured.Unstructured{Object: object(t, 2, conditions)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status != want {
+			t.Errorf("kstatus says %s (%s), want %s of %s", got.Status, got.Message, want, row)
+		}
+		if got := argoHealth(t, object(t, 2, conditions)); got != argo {
+			t.Errorf("Argo CD says %s, want %s of %s", got, argo, row)
+		}
 	}
 }

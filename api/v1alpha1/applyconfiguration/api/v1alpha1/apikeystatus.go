@@ -32,7 +32,8 @@ type ApiKeyStatusApplyConfiguration struct {
 	LastUsedTime *v1.Time `json:"lastUsedTime,omitempty"`
 	// observedTrigger is the last spec.rotation.trigger that was handled.
 	ObservedTrigger *string `json:"observedTrigger,omitempty"`
-	// conditions are Ready (always; True while the key works, or is there to be issued), Delivered (if keys are delivered in a Secret),
+	// conditions are Ready (always; True while the spec is in force), Usable (always: whether requests with the key are accepted),
+	// Delivered (if keys are delivered in a Secret),
 	// OldKeyInUse (once there is a key: whether a replaced key, which is still valid, is used; Unknown without evidence), and Reconciling, Stalled, KeyLost, ExpiringSoon and RotatingSoon (only while true).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
