@@ -40,6 +40,7 @@ generate: ## Generate code, CRDs and roles from the API types and controllers; t
 	cp config/prometheus/rules.yaml config/prometheus/dashboard.json charts/merchant-operator/files/monitoring/
 	cp config/prometheus/refunds/rules.yaml charts/merchant-operator/files/monitoring/refunds.yaml
 	cp config/deletion-policy/policy.yaml charts/merchant-operator/files/deletion-policy/
+	cp config/rbac/operator-secrets.yaml charts/merchant-operator/files/operator-secrets/policy.yaml
 	go run ./hack/chartschema charts/merchant-operator
 	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 

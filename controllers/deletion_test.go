@@ -376,6 +376,16 @@ var _ = Describe("A revocation that has failed for long", func() {
 		Expect(f.secret(f.namespace, "till-key")).To(BeNil())
 		Expect(deletions.Load()).To(BeEquivalentTo(6))
 	})
+
+	It("is not delayed by a Secret of the tenant that names its UID as another kind of owner", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		change(f, f.secret(f.namespace, "till-key"), func(secret *corev1.Secret) { secret.OwnerReferences[0].Kind = "Till" })
+		f.delete(key.DeepCopy())
+		f.awaitGone(key.DeepCopy())
+		Expect(f.publishedSecret(key)).To(BeNil())
+	})
 })
 
 // tearOut deletes an object without any regard for its finalizer, while no operator runs.

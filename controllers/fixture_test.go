@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,12 +31,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
+	"github.com/merchant-operator/merchant-operator/test/repository"
 )
 
 func TestOperator(t *testing.T) {
@@ -46,11 +49,12 @@ func TestOperator(t *testing.T) {
 	RunSpecs(t, "Operator")
 }
 
-// environment is the one API server of the suite, and administrator its client without any cache. Each test has namespaces and an
-// operator of its own.
+// environment is the one API server of the suite, administrator its client without any cache, and account what all operators sign in
+// with. Each test has namespaces and an operator of its own.
 var (
 	environment   *envtest.Environment
 	administrator client.Client
+	account       *envtest.AuthenticatedUser
 )
 
 var _ = BeforeSuite(func() {
@@ -61,7 +65,36 @@ var _ = BeforeSuite(func() {
 	var err error
 	administrator, err = client.New(environment.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
+	account, err = environment.AddUser(envtest.User{Name: accountName, Groups: []string{"system:masters"}}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	installSecretsPolicy()
 })
+
+// accountName is the service account of config/rbac. Its rights are tested in test/system.
+const accountName = "system:serviceaccount:" + kubetest.SystemNamespace + ":merchant-operator"
+
+// installSecretsPolicy applies the policy for the operator's writes of Secrets, for the credentials namespaces of all tests, and returns
+// when it is in force: everything that the operator does in this suite passes it.
+func installSecretsPolicy() {
+	GinkgoHelper()
+	const one = `request.namespace == "` + kubetest.CredentialsNamespace + `"`
+	text := repository.Read(GinkgoTB(), "config", "rbac", "operator-secrets.yaml")
+	Expect(text).To(ContainSubstring(one))
+	text = strings.Replace(text, one, `request.namespace.startsWith("`+credentialsPrefix+`")`, 1)
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+		Expect(administrator.Create(context.Background(), object)).To(Succeed())
+	}
+	operator, err := client.New(account.Config(), client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		return operator.Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}, client.DryRunAll)
+	}).Should(MatchError(ContainSubstring("the operator writes only Opaque Secrets with its label")))
+}
+
+// credentialsPrefix begins the names of the tests' credentials namespaces.
+const credentialsPrefix = "credentials-"
 
 // fixture is what one test runs in: a tenant's namespace, a credentials namespace, and an operator for
 // the two that can be stopped, restarted and made to fail.
@@ -78,7 +111,7 @@ func newFixture(hooks ...interceptor.Funcs) *fixture {
 	GinkgoHelper()
 	f := &fixture{kube: administrator, clock: &shiftedClock{}, logs: &logtest.Buffer{}}
 	f.namespace = f.newNamespace("shops-")
-	f.credentials = f.newNamespace("credentials-")
+	f.credentials = f.newNamespace(credentialsPrefix)
 	f.startOperator(hooked(hooks...))
 	DeferCleanup(func() { f.stop() })
 	// A pass that panics is recovered and tried again, and might then succeed.
@@ -111,8 +144,10 @@ func hooked(hooks ...interceptor.Funcs) func(*Options) {
 // startOperator runs an operator, until f.stop, with options that differ from those of a test.
 func (f *fixture) startOperator(differ ...func(*Options)) {
 	GinkgoHelper()
+	content, err := account.KubeConfig()
+	Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(os.WriteFile(kubeconfig, environment.KubeConfig, 0o600)).To(Succeed())
+	Expect(os.WriteFile(kubeconfig, content, 0o600)).To(Succeed())
 	options := DefaultOptions()
 	options.Kubeconfig = kubeconfig
 	options.CredentialsNamespace = f.credentials

@@ -160,7 +160,7 @@ type oneDelivered struct{ cache.Cache }
 func (oneDelivered) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	secret := tenantsecret.Metadata()
 	secret.ObjectMeta = deliveredSecret("till-key", 2).ObjectMeta
-	secret.OwnerReferences = []metav1.OwnerReference{{UID: thisUID, Controller: new(true)}}
+	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ApiKey", UID: thisUID, Controller: new(true)}}
 	return meta.SetList(list, []runtime.Object{secret})
 }
 

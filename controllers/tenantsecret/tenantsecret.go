@@ -44,10 +44,20 @@ func Selector() (labels.Selector, error) {
 	return labels.NewSelector().Add(*marked), nil
 }
 
-// OwnedBy reports whether the owner controls the object, by UID.
+// OwnedBy reports whether the Merchant or ApiKey with this UID controls the object.
 func OwnedBy(object metav1.Object, uid types.UID) bool {
-	owner := metav1.GetControllerOf(object)
+	owner := controller(object)
 	return owner != nil && owner.UID == uid
+}
+
+// controller returns the Merchant or ApiKey that controls the object; nil: none does. A tenant can write any kind beside the UID: such a Secret
+// is the tenant's, and the admission policy of config/rbac refuses to change or delete it.
+func controller(object metav1.Object) *metav1.OwnerReference {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.APIVersion != v1alpha1.SchemeGroupVersion.String() || owner.Kind != "Merchant" && owner.Kind != "ApiKey" {
+		return nil
+	}
+	return owner
 }
 
 // HeldBy says whose the Secret is that has the name which object's was to get, as the end of a sentence
@@ -87,7 +97,7 @@ func Ending(name string, since, now time.Time) conditions.Outcome {
 var ByOwner = index.Index[*metav1.PartialObjectMetadata]{
 	Field: "metadata.controller.uid",
 	Texts: func(secret *metav1.PartialObjectMetadata) []string {
-		owner := metav1.GetControllerOfNoCopy(secret)
+		owner := controller(secret)
 		if owner == nil {
 			return nil
 		}

@@ -268,3 +268,31 @@ func TestDeletionPolicy_EqualsConfig(t *testing.T) {
 		t.Errorf("namespaces of the policy (-want +got):\n%s", diff)
 	}
 }
+
+// The policy is in every release unless it is switched off, and judges the release's own account and credentials namespace.
+func TestOperatorSecretsPolicy_EqualsConfig(t *testing.T) {
+	for name, test := range map[string]struct{ values, fullname, namespace string }{
+		"defaults":    {"", "merchant-operator", "merchant-operator-credentials"},
+		"other names": {"{fullnameOverride: pay, credentialsNamespace: {name: pay-keys}}", "pay", "pay-keys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.NewReplacer(
+				`"system:serviceaccount:merchant-operator-system:merchant-operator"`, `"system:serviceaccount:`+system+`:`+test.fullname+`"`,
+				`"merchant-operator-credentials"`, `"`+test.namespace+`"`,
+				`merchant-operator-operator-secrets`, test.fullname+`-operator-secrets`,
+			).Replace(repository.Read(t, "config", "rbac", "operator-secrets.yaml"))
+			want, all := objects(t, text), objects(t, render(t, test.values).stream())
+			one(t, all, "ServiceAccount/"+test.fullname)
+			for _, kind := range []string{"ValidatingAdmissionPolicy/", "ValidatingAdmissionPolicyBinding/"} {
+				key := kind + test.fullname + "-operator-secrets"
+				if diff := cmp.Diff(one(t, want, key).Object["spec"], one(t, all, key).Object["spec"]); diff != "" {
+					t.Errorf("%s is not that of config/rbac; run `make generate` (-want +got):\n%s", key, diff)
+				}
+			}
+		})
+	}
+	off := objects(t, render(t, "operatorSecretsPolicy: {enabled: false}").stream())
+	if _, found := off["ValidatingAdmissionPolicy/merchant-operator-operator-secrets"]; found {
+		t.Error("the policy is there although it is switched off")
+	}
+}

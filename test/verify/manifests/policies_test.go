@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,4 +126,115 @@ func assertGoneWithItsFinalizer(t *testing.T, namespace, name string) {
 	if printed := kubectl(t, "", "get", "merchant", name, "-n", namespace, "--ignore-not-found"); printed != "" {
 		t.Errorf("Merchant %s/%s is still there:\n%s", namespace, name, printed)
 	}
+}
+
+// The writes of Secrets in one namespace that the policy has to judge. The owner is the ApiKey till, unless the manifest says another.
+const (
+	ownedByKey     = "ownerReferences: [{apiVersion: merchant-operator.io/v1alpha1, kind: ApiKey, name: till, uid: 1e5b8a2c-0000-4000-8000-000000000001, controller: true}]"
+	delivered      = "labels: {merchant-operator.io/delivered: key}, " + ownedByKey
+	deliveredData  = "stringData: {apiKey: a, keyID: b, prefix: c}"
+	foreignSecret  = "the operator changes and deletes only Secrets whose controller is a Merchant or an ApiKey"
+	notDelivered   = "the operator writes only Opaque Secrets with its label"
+	notPublished   = "in the credentials namespace the operator writes only Secrets of its own types"
+	accountSecret  = "type: kubernetes.io/service-account-token"
+	accountMeta    = "annotations: {kubernetes.io/service-account.name: default}"
+	operatorSecret = "merchant-operator-operator-secrets"
+)
+
+// secretWrites are writes of Secrets by the operator's account, whose Role here allows it everything: only the policy may refuse.
+var secretWrites = map[string]struct {
+	namespace string // empty: the tenant's
+	stored    string // metadata, and other fields, of the Secret that exists before; empty: none
+	verb      string // create, apply (server-side), replace, patch, delete or deletecollection
+	written   string // the same of the Secret that is written; for a patch the patch
+	refused   string // why; empty: it is allowed
+}{
+	"a token of a service account":                      {"", "", "create", accountMeta + "}\n" + accountSecret + "\n", notDelivered},
+	"a token of a service account in kube-system":       {"kube-system", "", "create", accountMeta + "}\n" + accountSecret + "\n", notDelivered},
+	"a token of a service account, dressed as delivery": {"", "", "create", delivered + ", " + accountMeta + "}\n" + accountSecret + "\n", notDelivered},
+	"a token of a service account by apply":             {"", "", "apply", delivered + ", " + accountMeta + "}\n" + accountSecret + "\n", notDelivered},
+	"a bootstrap token in kube-system":                  {"kube-system", "", "create", delivered + "}\ntype: bootstrap.kubernetes.io/token\n", notDelivered},
+	"a token of a service account among the published":  {credentials, "", "create", accountMeta + "}\n" + accountSecret + "\n", notPublished},
+	"a Secret without our label":                        {"", "", "create", ownedByKey + "}\n" + deliveredData + "\n", notDelivered},
+	"a Secret without an owner":                         {"", "", "create", "labels: {merchant-operator.io/delivered: key}}\n" + deliveredData + "\n", notDelivered},
+	"a Secret of another kind of owner":                 {"", "", "create", strings.Replace(delivered, "kind: ApiKey", "kind: Other", 1) + "}\n" + deliveredData + "\n", notDelivered},
+	"a Secret of a kind of another group":               {"", "", "create", strings.Replace(delivered, "merchant-operator.io/v1alpha1", "merchant-operator.io.example/v1alpha1", 1) + "}\n" + deliveredData + "\n", notDelivered},
+	"a Secret whose owner does not control it":          {"", "", "create", strings.Replace(delivered, "controller: true", "controller: false", 1) + "}\n" + deliveredData + "\n", notDelivered},
+	"a Secret with data that other controllers read":    {"", "", "create", delivered + "}\nstringData: {server: https://elsewhere.example, config: x}\n", notDelivered},
+	"a foreign Secret replaced":                         {"", "}\nstringData: {password: a}\n", "replace", "}\nstringData: {password: b}\n", foreignSecret},
+	"a foreign Secret made ours":                        {"", "}\nstringData: {apiKey: a}\n", "replace", delivered + "}\n" + deliveredData + "\n", foreignSecret},
+	"a foreign Secret patched":                          {"", "}\nstringData: {password: a}\n", "patch", `{"stringData":{"password":"b"}}`, foreignSecret},
+	"a foreign Secret applied":                          {"", "}\nstringData: {apiKey: a}\n", "apply", delivered + "}\n" + deliveredData + "\n", foreignSecret},
+	"a foreign Secret deleted":                          {"", "}\nstringData: {password: a}\n", "delete", "", foreignSecret},
+	"all Secrets deleted, one of them foreign":          {"", "}\nstringData: {password: a}\n", "deletecollection", "", foreignSecret},
+	"a Secret that only looks like a delivered one":     {"", "labels: {merchant-operator.io/delivered: key}}\n" + deliveredData + "\n", "delete", "", foreignSecret},
+	"a delivered Secret that loses its label":           {"", delivered + "}\n" + deliveredData + "\n", "patch", `{"metadata":{"labels":null}}`, notDelivered},
+	"a delivered Secret that gets other data":           {"", delivered + "}\n" + deliveredData + "\n", "patch", `{"stringData":{"server":"x"}}`, notDelivered},
+
+	"a key delivered": {"", "", "create", delivered + "}\n" + deliveredData + "\n", ""},
+	"a key delivered to one with foreign labels":  {"", delivered + "}\n" + deliveredData + "\n", "patch", `{"metadata":{"labels":{"team":"shops"}},"stringData":{"apiKey":"b"}}`, ""},
+	"a signing secret delivered":                  {"", "", "create", strings.NewReplacer("delivered: key", "delivered: webhook", "kind: ApiKey", "kind: Merchant").Replace(delivered) + "}\nstringData: {secret: a}\n", ""},
+	"a delivered Secret replaced":                 {"", delivered + "}\n" + deliveredData + "\n", "replace", delivered + "}\nstringData: {apiKey: new}\n", ""},
+	"a delivered Secret whose label is gone":      {"", ownedByKey + "}\n" + deliveredData + "\n", "replace", delivered + "}\n" + deliveredData + "\n", ""},
+	"a delivered Secret deleted":                  {"", delivered + "}\n" + deliveredData + "\n", "delete", "", ""},
+	"a delivered Secret deleted, of another type": {"", ownedByKey + "}\ntype: example.com/mine\n", "delete", "", ""},
+	"a key published":                             {credentials, "", "create", "labels: {merchant-operator.io/published: key}}\ntype: merchant-operator.io/api-key\n", ""},
+	"a published key replaced":                    {credentials, "}\ntype: merchant-operator.io/api-key\n", "replace", "}\ntype: merchant-operator.io/api-key\nstringData: {record.json: a}\n", ""},
+	"what somebody put among the published":       {credentials, "}\nstringData: {a: b}\n", "delete", "", ""},
+}
+
+// The account gets every right on Secrets for this test, so that nothing but the policy refuses.
+func TestPolicies_OperatorSecrets(t *testing.T) {
+	install(t, "rbac")
+	const namespace = "secrets"
+	kubectl(t, "", "create", "namespace", namespace)
+	kubectl(t, "", "create", "clusterrole", "all-secrets", "--verb=*", "--resource=secrets")
+	kubectl(t, "", "create", "clusterrolebinding", "all-secrets", "--clusterrole=all-secrets", "--serviceaccount="+system+":merchant-operator")
+	t.Cleanup(func() { kubectl(t, "", "delete", "clusterrole,clusterrolebinding", "all-secrets") })
+	operator := []string{"--as=" + serviceAccount("merchant-operator")}
+	manifest := func(namespace, name, rest string) string {
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: " + namespace + ", " + rest
+	}
+	await.Seeing(t, time.Minute, "the policy is in force", func() (string, bool) {
+		_, err := cluster.Kubectl(manifest(namespace, "probe", "}\n"), append(operator, "create", "--dry-run=server", "-f", "-")...)
+		return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), operatorSecret)
+	})
+
+	for name, test := range secretWrites {
+		t.Run(name, func(t *testing.T) {
+			place := test.namespace
+			if place == "" {
+				place = namespace
+			}
+			const object = "written"
+			if test.stored != "" {
+				kubectl(t, manifest(place, object, test.stored), "create", "-f", "-")
+			}
+			t.Cleanup(func() { kubectl(t, "", "delete", "secret", object, "-n", place, "--ignore-not-found") })
+			in := []string{"-n", place}
+			arguments := map[string][]string{
+				"create":           {"create", "-f", "-"},
+				"apply":            {"apply", "--server-side", "--force-conflicts", "-f", "-"},
+				"replace":          {"replace", "-f", "-"},
+				"patch":            {"patch", "secret", object, "--type=merge", "-p", test.written},
+				"delete":           {"delete", "secret", object},
+				"deletecollection": {"delete", "--raw", "/api/v1/namespaces/" + place + "/secrets"},
+			}[test.verb]
+			if test.verb == "deletecollection" {
+				in = nil
+			}
+			_, err := cluster.Kubectl(manifest(place, object, test.written), slices.Concat(operator, arguments, in)...)
+			switch {
+			case test.refused == "" && err != nil:
+				t.Error(err)
+			case test.refused != "" && (err == nil || !strings.Contains(err.Error(), test.refused)):
+				t.Errorf("got %v, want a refusal: %s", err, test.refused)
+			}
+		})
+	}
+
+	t.Run("the same writes by another account", func(t *testing.T) {
+		kubectl(t, manifest(namespace, "foreign", "}\nstringData: {password: a}\n"), "create", "-f", "-")
+		kubectl(t, "", "delete", "secret", "foreign", "-n", namespace)
+	})
 }
