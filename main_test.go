@@ -73,7 +73,6 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--leader-elect=maybe", "--leader-elect must be true or false"},
 		{"--max-requests-per-second=-1", "--max-requests-per-second and --max-burst must not be negative"},
 		{"--max-burst=-1", "--max-requests-per-second and --max-burst must not be negative"},
-		{"--leader-election-namespace=A_b", "--leader-election-namespace must be the name of a namespace"},
 	},
 	"apiserver": {
 		{"--redis-url=", "set --redis-url or REDIS_URL"},

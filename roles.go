@@ -30,8 +30,7 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 	addOps(flags, &options.Ops)
 	flags.Int32Var(&options.MaxRateLimit.RequestsPerSecond, "max-requests-per-second", options.MaxRateLimit.RequestsPerSecond, "most requests per second that a Merchant gets; a higher spec.rateLimit is reduced to it; 0: no maximum")
 	flags.Int32Var(&options.MaxRateLimit.Burst, "max-burst", options.MaxRateLimit.Burst, "most requests at once that a Merchant gets; a higher spec.rateLimit is reduced to it; 0: no maximum")
-	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "elect a leader, so that only one operator is active")
-	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the leader election lease; empty: the namespace of the pod")
+	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "elect a leader, so that only one operator of the credentials namespace is active")
 	return cmd
 }
 

@@ -416,9 +416,7 @@ var _ = Describe("A delivered key, if another operator publishes one of that gen
 })
 
 var _ = Describe("An ApiKey whose finalizer and status somebody removed, when another operator leads", func() {
-	elect := func(f *fixture) func(*Options) {
-		return func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, f.credentials }
-	}
+	elect := func(o *Options) { o.LeaderElect = true }
 	// forget removes all traces of the operator from an ApiKey.
 	forget := func(f *fixture, key *v1alpha1.ApiKey) {
 		GinkgoHelper()
@@ -429,13 +427,13 @@ var _ = Describe("An ApiKey whose finalizer and status somebody removed, when an
 	It("keeps its key", func() {
 		f := newFixture()
 		f.stop()
-		f.startOperator(elect(f))
+		f.startOperator(elect)
 		f.merchant(aMerchant("coffee"))
 		key := f.key(aKey("till", "coffee"))
 		plaintext, record := f.delivered("till-key"), f.record(key)
 		f.stop()
 		forget(f, key)
-		f.startOperator(elect(f))
+		f.startOperator(elect)
 		f.awaitReady(key)
 		Expect(key.Finalizers).To(ContainElement(v1alpha1.Finalizer))
 		Expect(f.record(key)).To(Equal(record))
@@ -450,7 +448,7 @@ var _ = Describe("An ApiKey whose finalizer and status somebody removed, when an
 		f.stop()
 		f.delete(f.secret(f.namespace, "till-key"))
 		forget(f, key)
-		f.startOperator(elect(f))
+		f.startOperator(elect)
 		f.awaitReady(key)
 		Expect(f.record(key)).To(Equal(record))
 		Expect(f.live(f.record(key), plaintext)).To(BeTrue())
@@ -464,7 +462,7 @@ var _ = Describe("An ApiKey whose finalizer and status somebody removed, when an
 		f.awaitFailed(key)
 		f.stop()
 		forget(f, key)
-		f.startOperator(elect(f))
+		f.startOperator(elect)
 		f.awaitGeneration(key, 1)
 		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
 	})

@@ -3,7 +3,6 @@ package controllers
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -26,10 +25,8 @@ type Options struct {
 	// Ops is the port of health and metrics.
 	Ops ops.Options
 
-	// LeaderElect makes only one of several operators active.
+	// LeaderElect makes only one of the operators of a credentials namespace active.
 	LeaderElect bool
-	// LeaderElectionNamespace is the namespace of the lease; empty: the namespace of the pod.
-	LeaderElectionNamespace string
 
 	// MaxRateLimit is the most that a Merchant gets, whatever its spec asks for. Default 1,000 per second, 10,000 at once.
 	// 0: no maximum but that of the schema.
@@ -76,20 +73,8 @@ func (o Options) validate() error {
 	if o.MaxRateLimit.RequestsPerSecond < 0 || o.MaxRateLimit.Burst < 0 {
 		return errors.New("--max-requests-per-second and --max-burst must not be negative")
 	}
-	var lease error
-	if o.LeaderElectionNamespace != "" {
-		lease = kube.CheckNamespace("--leader-election-namespace", o.LeaderElectionNamespace)
-	}
 	return errors.Join(
 		kube.CheckNamespace("--credentials-namespace", o.CredentialsNamespace), kube.CheckNamespaces("--watch-namespaces", o.WatchNamespaces),
-		lease, o.Ops.Validate(),
+		o.Ops.Validate(),
 	)
-}
-
-// checkLease: without a namespace the lease is in that of the pod, which is in this file.
-func (o Options) checkLease(podNamespaceFile string) error {
-	if _, err := os.Stat(podNamespaceFile); o.LeaderElect && o.LeaderElectionNamespace == "" && err != nil {
-		return errors.New("set --leader-election-namespace, or --leader-elect=false: this process does not run in a pod")
-	}
-	return nil
 }

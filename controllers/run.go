@@ -32,7 +32,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
-// leaseName is the name of the leader election lease.
+// leaseName is the name of the leader election lease. It is in the credentials namespace, because that is what two operators must not
+// write at once: operators of one credentials namespace elect one leader, whatever releases they belong to.
 const leaseName = "merchant-operator"
 
 // passTimeout is the timeout of one reconciliation.
@@ -42,8 +43,8 @@ const passTimeout = time.Minute
 // before that: an operator that gave up and restarted would only begin them anew. It is not ready meanwhile.
 const cacheSyncTimeout = 10 * time.Minute
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=merchant-operator-system
-// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=merchant-operator-system
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=merchant-operator-credentials
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=merchant-operator-credentials
 
 // Run runs the operator until ctx ends. If it returns an error, the process must end, because the lease may be lost.
 func Run(ctx context.Context, o Options) error {
@@ -52,9 +53,6 @@ func Run(ctx context.Context, o Options) error {
 	}
 	cluster, err := kube.Load(o.Kubeconfig, "operator")
 	if err != nil {
-		return err
-	}
-	if err := o.checkLease("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err != nil {
 		return err
 	}
 	logger := logr.FromSlogHandler(o.Log.Handler())
@@ -100,7 +98,7 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 		Metrics:                 serving,
 		LeaderElection:          o.LeaderElect,
 		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: o.LeaderElectionNamespace,
+		LeaderElectionNamespace: o.CredentialsNamespace,
 		// Safe since the process ends with Run, and lets the next leader begin at once.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &o.ShutdownTimeout,

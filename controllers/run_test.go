@@ -10,6 +10,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
@@ -32,21 +34,6 @@ func TestRun_InvalidOptions(t *testing.T) {
 				t.Errorf("Run: %v, want %s", err, test.want)
 			}
 		})
-	}
-}
-
-// A leader outside a pod needs a namespace for its lease.
-func TestRun_NoLeaseNamespace(t *testing.T) {
-	options := DefaultOptions()
-	if err := options.checkLease("/nowhere"); err == nil || !strings.Contains(err.Error(), "set --leader-election-namespace, or --leader-elect=false") {
-		t.Errorf("outside of a pod: %v", err)
-	}
-	if err := options.checkLease(t.TempDir()); err != nil {
-		t.Errorf("in a pod: %v", err)
-	}
-	options.LeaderElectionNamespace = "shops"
-	if err := options.checkLease("/nowhere"); err != nil {
-		t.Errorf("with a namespace: %v", err)
 	}
 }
 
@@ -75,7 +62,7 @@ var _ = Describe("The operator", func() {
 	It("waits, ready, while another one leads, and takes over when that one stops", func() {
 		f := newFixture()
 		f.stop()
-		elect := func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, f.credentials }
+		elect := func(o *Options) { o.LeaderElect = true }
 		f.startOperator(elect)
 		f.merchant(aMerchant("coffee"))
 		stopLeader := f.stop
@@ -86,6 +73,21 @@ var _ = Describe("The operator", func() {
 		stopLeader()
 		key := f.key(aKey("till", "coffee"))
 		Expect(f.live(f.record(key), f.delivered("till-key"))).To(BeTrue())
+	})
+
+	It("leads although one for another credentials namespace leads, too", func() {
+		elect := func(o *Options) { o.LeaderElect = true }
+		holders := map[string]bool{}
+		for range 2 {
+			f := newFixture()
+			f.stop()
+			f.startOperator(elect)
+			f.merchant(aMerchant("coffee"))
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.credentials, Name: leaseName}}
+			f.read(lease)
+			holders[*lease.Spec.HolderIdentity] = true
+		}
+		Expect(holders).To(HaveLen(2))
 	})
 
 	It("leaves namespaces alone that are not its own", func() {

@@ -97,7 +97,7 @@ func changesLeaders(ctx SpecContext) {
 // leader is the pod that holds the operators' lease.
 func leader(ctx context.Context, g Gomega) string {
 	var leases coordinationv1.LeaseList
-	g.Expect(shared.List(ctx, &leases, client.InNamespace(systemNamespace))).To(Succeed())
+	g.Expect(shared.List(ctx, &leases, client.InNamespace(credentials))).To(Succeed())
 	g.Expect(leases.Items).To(HaveLen(1))
 	g.Expect(leases.Items[0].Spec.HolderIdentity).NotTo(BeNil())
 	name, _, _ := strings.Cut(*leases.Items[0].Spec.HolderIdentity, "_")

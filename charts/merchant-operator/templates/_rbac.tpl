@@ -5,7 +5,7 @@
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ default $name .name }}
+  name: {{ $name }}
   namespace: {{ .namespace }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
@@ -16,7 +16,7 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ default $name .name }}
+  name: {{ $name }}
   namespace: {{ .namespace }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
@@ -24,7 +24,7 @@ metadata:
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ default $name .name }}
+  name: {{ $name }}
 subjects:
 - kind: ServiceAccount
   name: {{ $name }}
@@ -56,8 +56,7 @@ subjects:
 {{- $name := include "merchant-operator.roleName" . -}}
 {{- if .root.Values.watchNamespaces -}}
 {{- range .root.Values.watchNamespaces }}
-{{- /* A separate name, because the operator already has a Role in the namespace of the release. */}}
-{{- include "merchant-operator.roleIn" (merge (dict "namespace" . "name" (printf "%s-managed" $name)) $) }}
+{{- include "merchant-operator.roleIn" (merge (dict "namespace" .) $) }}
 {{- end }}
 {{- else }}
 ---

@@ -13,7 +13,8 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
   resources: [merchants/status, apikeys/status]
   verbs: [patch]
 # Deliver keys and signing secrets as Secrets in the same namespace: get, to check the owner; list and watch (metadata
-# only), to repair; update, to rotate. RBAC cannot narrow this to the Secrets that the operator created.
+# only), to repair; update, to rotate. RBAC cannot narrow this to the Secrets that the operator created;
+# operator/secrets-policy.yaml does it for writes.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch, create, update, delete]
@@ -29,10 +30,6 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 - apiGroups: [""]
   resources: [secrets, configmaps]
   verbs: [get, list, watch, create, update, delete]
-{{- end -}}
-
-{{/* In the release's own namespace. */}}
-{{- define "merchant-operator.operatorLeaseRules" -}}
 # Leader election.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

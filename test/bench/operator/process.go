@@ -44,10 +44,9 @@ func (b *bench) measureOperator(ctx context.Context, every time.Duration, done p
 // measureLeaderChange kills one of two operators when half of the ApiKeys are ready, and lets the other one finish.
 func (b *bench) measureLeaderChange(ctx context.Context) measured {
 	return b.measure(ctx, func(m *measured) {
-		lease := []string{"--leader-election-namespace", operatorSide.credentials()}
-		leader := b.startOperator(ctx, lease...)
+		leader := b.startOperator(ctx)
 		leader.wait(ctx, rarely, func(at state) float64 { return at.leaders }, 1)
-		standby := b.startOperator(ctx, lease...)
+		standby := b.startOperator(ctx)
 		defer standby.Stop()
 		leader.wait(ctx, rarely, b.ready, 0.5)
 		leader.Kill()

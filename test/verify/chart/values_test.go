@@ -139,12 +139,13 @@ var always = []string{
 	"ClusterRole/merchant-operator-merchant-bookkeeper", "ClusterRole/merchant-operator-merchant-integrator", "ClusterRole/merchant-operator-merchant-viewer",
 	"ClusterRoleBinding/merchant-operator", "ClusterRoleBinding/merchant-operator-apiserver", "ClusterRoleBinding/merchant-operator-dispatcher",
 	"Deployment/merchant-operator", "Deployment/merchant-operator-apiserver", "Deployment/merchant-operator-dispatcher",
-	"Role/merchant-operator", "Role/merchant-operator@" + credentials,
+	"Role/merchant-operator@" + credentials,
 	"Role/merchant-operator-apiserver@" + credentials, "Role/merchant-operator-dispatcher@" + credentials,
-	"RoleBinding/merchant-operator", "RoleBinding/merchant-operator@" + credentials,
+	"RoleBinding/merchant-operator@" + credentials,
 	"RoleBinding/merchant-operator-apiserver@" + credentials, "RoleBinding/merchant-operator-dispatcher@" + credentials,
 	"Service/merchant-operator-apiserver", "Service/merchant-operator-apiserver-internal", "Service/merchant-operator-ops",
 	"ServiceAccount/merchant-operator", "ServiceAccount/merchant-operator-apiserver", "ServiceAccount/merchant-operator-dispatcher",
+	"ValidatingAdmissionPolicy/merchant-operator-operator-secrets", "ValidatingAdmissionPolicyBinding/merchant-operator-operator-secrets",
 }
 
 // Objects that a toggle adds.
@@ -221,10 +222,10 @@ console:
 		}), nil},
 		{"TLS on the internal port", "apiserver: {internalCertificateSecretName: internal-tls}", nil, nil},
 		{"some namespaces only", "watchNamespaces: [shops, more-shops]", []string{
-			"Role/merchant-operator-managed@shops", "Role/merchant-operator-managed@more-shops",
-			"Role/merchant-operator-dispatcher-managed@shops", "Role/merchant-operator-dispatcher-managed@more-shops",
-			"RoleBinding/merchant-operator-managed@shops", "RoleBinding/merchant-operator-managed@more-shops",
-			"RoleBinding/merchant-operator-dispatcher-managed@shops", "RoleBinding/merchant-operator-dispatcher-managed@more-shops",
+			"Role/merchant-operator@shops", "Role/merchant-operator@more-shops",
+			"Role/merchant-operator-dispatcher@shops", "Role/merchant-operator-dispatcher@more-shops",
+			"RoleBinding/merchant-operator@shops", "RoleBinding/merchant-operator@more-shops",
+			"RoleBinding/merchant-operator-dispatcher@shops", "RoleBinding/merchant-operator-dispatcher@more-shops",
 		}, []string{
 			"ClusterRole/merchant-operator", "ClusterRole/merchant-operator-dispatcher",
 			"ClusterRoleBinding/merchant-operator", "ClusterRoleBinding/merchant-operator-dispatcher",

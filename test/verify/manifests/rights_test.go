@@ -29,8 +29,8 @@ func TestRights_Operator(t *testing.T) {
 		{"get list watch create update delete", "/secrets", credentials},
 		{"get list watch create update delete", "/configmaps", credentials},
 		{"create patch", "events.k8s.io/events", tenant},
-		{"get create update", "coordination.k8s.io/leases", system},
-		{"create patch", "/events", system},
+		{"get create update", "coordination.k8s.io/leases", credentials},
+		{"create patch", "/events", credentials},
 	})
 	assertRights(t, account, false, []right{
 		// It manages what people wrote; it neither writes nor removes it.
@@ -46,7 +46,8 @@ func TestRights_Operator(t *testing.T) {
 		{"create patch", "/events", tenant},
 		{"get list watch delete", "events.k8s.io/events", tenant},
 		{allVerbs, "coordination.k8s.io/leases", tenant},
-		{"delete", "coordination.k8s.io/leases", system},
+		{allVerbs, "coordination.k8s.io/leases", system},
+		{"delete", "coordination.k8s.io/leases", credentials},
 		{allVerbs, "/namespaces", ""},
 		{allVerbs + " bind escalate", "rbac.authorization.k8s.io/clusterroles", ""},
 		{allVerbs, "rbac.authorization.k8s.io/rolebindings", credentials},
