@@ -75,7 +75,7 @@ func printError(to io.Writer, err error) int {
 		fmt.Fprint(to, missing)
 		return exitError
 	}
-	fmt.Fprintf(to, "error: %v\n", err)
+	fmt.Fprintf(to, "error: %s\n", describe(err))
 	if with, ok := errors.AsType[*hintError](err); ok {
 		fmt.Fprintln(to, with.hint)
 	}

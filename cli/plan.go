@@ -188,15 +188,28 @@ func (p *planner) readLive(ctx context.Context, namespace string) error {
 func (p *planner) match() {
 	merchants, keys := map[plan.Manifest]int{}, map[plan.Manifest]int{}
 	for _, manifest := range p.manifests.Objects {
-		switch {
-		case manifest.Object.GroupVersionKind() == v1alpha1.SchemeGroupVersion.WithKind("Merchant"):
-			merchants[manifest] = slot(&p.state.Merchants, manifest)
-		case manifest.Object.GroupVersionKind() == v1alpha1.SchemeGroupVersion.WithKind("ApiKey"):
-			keys[manifest] = slot(&p.state.ApiKeys, manifest)
+		switch manifest.Object.GroupVersionKind() {
+		case v1alpha1.SchemeGroupVersion.WithKind("Merchant"):
+			i := slot(&p.state.Merchants, manifest)
+			if manifest.Variables {
+				p.state.Merchants[i].Unbuilt = plan.Variables
+			} else {
+				merchants[manifest] = i
+			}
+		case v1alpha1.SchemeGroupVersion.WithKind("ApiKey"):
+			i := slot(&p.state.ApiKeys, manifest)
+			if manifest.Variables {
+				p.state.ApiKeys[i].Unbuilt = plan.Variables
+			} else {
+				keys[manifest] = i
+			}
 		default:
 			i := slot(&p.state.Unknown, manifest)
 			p.state.Unknown[i].Refused = fmt.Sprintf("there is no kind %s in %s", manifest.Object.GetKind(), manifest.Object.GetAPIVersion())
 		}
+	}
+	for _, kustomization := range p.manifests.Flux {
+		p.state.Unknown = append(p.state.Unknown, kustomization.Unbuilt())
 	}
 	for manifest, i := range merchants {
 		p.dryRuns = append(p.dryRuns, func(ctx context.Context) error { return apply(ctx, p, manifest, &p.state.Merchants[i]) })
@@ -243,8 +256,7 @@ func apply[T any, P interface {
 	case apierrors.IsNotFound(err) && p.manifests.Namespaces[o.Namespace]:
 		o.Unchecked = true
 	case refusedByServer(err):
-		o.Refused = err.Error()
-		return nil
+		return refuse[T, P](ctx, p, manifest, o, err)
 	default:
 		return fmt.Errorf("try %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 	}
@@ -278,17 +290,59 @@ func invalidName(namespace, name string) string {
 	return ""
 }
 
+// maxCorrections is how often a refused manifest is tried again: without unknown fields, with values of the right form, and then all rules are
+// checked.
+const maxCorrections = 4
+
+// refuse finds all that the API server says against a manifest. A wrong value keeps it from checking other rules, so that value is replaced by the
+// present one, and the rest is tried again.
+func refuse[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, p *planner, manifest plan.Manifest, o *plan.Object[T], err error) error {
+	var live client.Object
+	present := map[string]any{}
+	if o.Before != nil {
+		live = P(o.Before)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+		if err != nil {
+			return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+		}
+		present = content
+	}
+	corrected := manifest.Object.DeepCopy()
+	unstructured.RemoveNestedField(corrected.Object, "status")
+	var all problems
+	for range maxCorrections {
+		found := newProblems(err)
+		if more := all.add(found); !found.incomplete || !more || !found.correct(corrected, present) {
+			break
+		}
+		sent := corrected.DeepCopy()
+		if err = p.send(ctx, sent, live); err == nil {
+			after := new(T)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, after); err != nil {
+				return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+			}
+			o.Corrected = after
+			break
+		}
+		if !refusedByServer(err) {
+			return fmt.Errorf("try %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+		}
+	}
+	o.Refused = all.String()
+	return nil
+}
+
 // refusedByServer reports whether the API server has decided about the object. An account that may not apply it at all is an error.
 func refusedByServer(err error) bool {
 	if _, noRight := parseForbidden(err); noRight {
 		return false
 	}
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsRequestEntityTooLargeError(err) ||
-		apierrors.IsNotFound(err) && !notInstalled(err) || apierrors.IsInternalError(err) && strings.HasPrefix(err.Error(), unknownField)
+		apierrors.IsNotFound(err) && !notInstalled(err) || apierrors.IsInternalError(err) && strings.HasPrefix(err.Error(), typedPatch)
 }
-
-// unknownField is how server-side apply refuses a field that the schema does not have: with an internal error.
-const unknownField = "failed to create typed patch object"
 
 // send does what would apply the object, in a dry run: kubectl apply and Argo CD compare three versions, Flux and others own fields.
 func (p *planner) send(ctx context.Context, object *unstructured.Unstructured, live client.Object) error {
@@ -475,7 +529,7 @@ func pruned[T any, P interface {
 			case err == nil || apierrors.IsNotFound(err):
 				o.After = nil
 			case refusedByServer(err):
-				o.Refused = err.Error()
+				o.Refused = newProblems(err).String()
 			default:
 				return fmt.Errorf("try to delete %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 			}

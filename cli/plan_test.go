@@ -200,7 +200,28 @@ var planned = map[string]struct {
 		effects: []string{"KeyRotates note"}, happened: seen{http.StatusUnauthorized, 2, 1, true, false},
 	},
 	"only the overlap": {newKey: "{merchantRef: {name: acme}, rotation: {overlapSeconds: 0}}", happened: working},
-	"a schedule":       {newKey: "{merchantRef: {name: acme}, rotation: {everySeconds: 86400}}", effects: []string{"RotationScheduled note"}, happened: working},
+	"no overlap with a schedule": {
+		key:     "{merchantRef: {name: acme}, rotation: {everySeconds: 86400}}",
+		newKey:  "{merchantRef: {name: acme}, rotation: {everySeconds: 86400, overlapSeconds: 0}}",
+		effects: []string{"OverlapShortens may"}, happened: working,
+	},
+	"a schedule without an overlap": {
+		newKey:  "{merchantRef: {name: acme}, rotation: {everySeconds: 86400, overlapSeconds: 0}}",
+		effects: []string{"RotationScheduled note", "OverlapShortens may"}, happened: working,
+	},
+	"a longer overlap with a schedule": {
+		key:    "{merchantRef: {name: acme}, rotation: {everySeconds: 86400, overlapSeconds: 0}}",
+		newKey: "{merchantRef: {name: acme}, rotation: {everySeconds: 86400, overlapSeconds: 60}}", happened: working,
+	},
+	"a wrong state, and fewer permissions": {
+		newKey:  "{merchantRef: {name: acme}, state: Stopped, permissions: [create]}",
+		effects: []string{"Refused refused", "PermissionsEnd ends"}, happened: working, refused: "Unsupported value",
+	},
+	"a wrong mode of a Merchant, and suspend": {
+		newMerchant: "{displayName: Acme, state: Suspended, ipAllowlistMode: Strict}",
+		effects:     []string{"Refused refused", "MerchantStops ends"}, happened: working, refused: "Unsupported value",
+	},
+	"a schedule": {newKey: "{merchantRef: {name: acme}, rotation: {everySeconds: 86400}}", effects: []string{"RotationScheduled note"}, happened: working},
 	"another digest": {
 		newKey:  "{merchantRef: {name: acme}, keyDigest: " + apikey.NewDigest("a key from a vault").Hex() + "}",
 		effects: []string{"KeyRotates ends", "SecretDeleted ends"}, happened: seen{http.StatusOK, 2, 1, false, false},
@@ -404,6 +425,80 @@ func TestPlan_AfterKubectlApply(t *testing.T) {
 	g.Change(&merchant, func() { merchant.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	g.Eventually("the operator has handled it", g.handled)
 	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged")
+}
+
+// One wrong value hides no other one: the API server checks its rules only when every value has the right form.
+func TestPlan_AllThatIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after string // the spec of the ApiKey; before empty: it is new
+		want          []string
+	}{
+		"a wrong enum and an immutable field": {till, "{merchantRef: {name: other}, state: Stopped}", []string{
+			`spec.state: Unsupported value: "Stopped": supported values: "Active", "Disabled"`, "spec.merchantRef: Invalid value: merchantRef is immutable",
+		}},
+		"a wrong enum and a rule about two fields": {"", "{merchantRef: {name: acme}, state: Stopped, keyDigest: " + strings.Repeat("0f", 32) + ", delivery: {secretName: a}}", []string{
+			`spec.state: Unsupported value: "Stopped"`, "keyDigest",
+		}},
+		"a field that is none, a wrong enum and an immutable field": {till, "{merchantRef: {name: other}, state: Stopped, expires: tomorrow, rotation: {every: 5}}", []string{
+			"spec.expires: field not declared in schema", "spec.rotation.every: field not declared in schema", `spec.state: Unsupported value: "Stopped"`, "merchantRef is immutable",
+		}},
+		"a state that YAML takes for no text": {till, "{merchantRef: {name: other}, state: Off}", []string{"spec.state: expected string, got false", "merchantRef is immutable"}},
+		"a missing Merchant and a wrong enum": {"", "{state: Stopped}", []string{"spec.merchantRef: Required value", `spec.state: Unsupported value: "Stopped"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGit(t)
+			g.commit("Merchant", "acme", acme)
+			if test.before != "" {
+				g.commit("ApiKey", "till", test.before)
+			}
+			g.sync()
+			g.commit("ApiKey", "till", test.after)
+			got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, append(test.want, "1 refused")...)
+			if strings.Contains(got.out, "<nil>") || strings.Contains(got.out, "&value") {
+				t.Errorf("not in words for people:\n%s", got.out)
+			}
+		})
+	}
+}
+
+// What is applied is not always what the files have. The plan says so; it does not guess.
+func TestPlan_Unbuilt(t *testing.T) {
+	const ours = "apiVersion: merchant-operator.io/v1alpha1\nkind: "
+	disabled := ours + "ApiKey\nmetadata: {name: till}\nspec: {merchantRef: {name: acme}, state: Disabled}\n"
+	flux := func(spec string) string {
+		return "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: shops, namespace: flux-system}\nspec: {interval: 1m, prune: true" + spec + "}\n"
+	}
+	unbuilt := []string{"MAY END  ", "This plan does not know the result. Pipe what is applied: flux build kustomization"}
+	for name, test := range map[string]struct {
+		manifest string
+		code     int
+		want     []string
+	}{
+		"a list of a kind of its own":            {"apiVersion: grafana.example/v1\nkind: DashboardList\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(disabled), "\n", "\n  "), exitEnds, []string{"All keys of this ApiKey get 401"}},
+		"items of a kind that is no list":        {"apiVersion: grafana.example/v1\nkind: Folder\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(disabled), "\n", "\n  "), exitEnds, []string{"All keys of this ApiKey get 401"}},
+		"a list of our kind, items without one":  {ours + "ApiKeyList\nitems:\n- metadata: {name: till}\n  spec: {merchantRef: {name: acme}, state: Disabled}\n", exitEnds, []string{"All keys of this ApiKey get 401"}},
+		"items that are no objects":              {"apiVersion: grafana.example/v1\nkind: DashboardList\nitems: [one, two]\n", exitDone, []string{"1 object of other kinds"}},
+		"a variable":                             {ours + "ApiKey\nmetadata: {name: till}\nspec:\n  merchantRef: {name: acme}\n  state: ${state:=Active}\n", exitEnds, append(unbuilt, "? ApiKey ", "The manifest has ${…}", "1 unknown")},
+		"a variable in a text that anything is":  {ours + "Merchant\nmetadata: {name: acme}\nspec: {displayName: \"Shop ${name}\"}\n", exitEnds, append(unbuilt, "? Merchant ", "The manifest has ${…}")},
+		"a variable as namespace":                {strings.Replace(disabled, "{name: till}", `{name: till, namespace: "${namespace}"}`, 1), exitEnds, append(unbuilt, "? ApiKey ${namespace}/till")},
+		"a Kustomization of Flux with postBuild": {flux(", postBuild: {substitute: {a: b}}"), exitEnds, append(unbuilt, "? Kustomization flux-system/shops", "by spec.postBuild.")},
+		"one with a targetNamespace":             {flux(", targetNamespace: elsewhere"), exitEnds, append(unbuilt, "by spec.targetNamespace.")},
+		"one with patches and a suffix":          {flux(", patches: [], nameSuffix: -b"), exitEnds, append(unbuilt, "by spec.nameSuffix, spec.patches.")},
+		"one that changes nothing":               {flux(""), exitDone, []string{"1 object of other kinds"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGit(t)
+			g.commit("Merchant", "acme", acme)
+			g.commit("ApiKey", "till", till)
+			g.sync()
+			g.Eventually("the key is known", func() bool { return g.apiKey("till").Status.KeyGeneration == 1 })
+			file := filepath.Join(t.TempDir(), "all.yaml")
+			if err := os.WriteFile(file, []byte(test.manifest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			run(t, g.Namespace, "plan -f "+file).want(t, test.code, test.want...)
+		})
+	}
 }
 
 // Flux takes over what a person made: it removes what was set with kubectl and is in no manifest, a trigger for example.

@@ -152,6 +152,9 @@ func (c *console) invalidReason(err error) string {
 	}
 	var reasons []string
 	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "<nil>" { // rules that were not checked yet: no field of a form
+			continue
+		}
 		reason := cause.Field + ": " + cause.Message
 		if quoted := invalidValue.FindStringSubmatch(cause.Message); quoted != nil {
 			reason = quoted[1] + " " + quoted[2]

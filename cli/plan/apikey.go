@@ -16,8 +16,11 @@ import (
 
 // keyEffects are those of a change of an ApiKey.
 func (s State) keyEffects(o Object[v1alpha1.ApiKey]) []Effect {
+	if o.Refused != "" {
+		o.After = o.Corrected
+	}
 	switch {
-	case o.Refused != "" || o.Before == nil && o.After == nil:
+	case o.Unbuilt != "" || o.After == nil && (o.Before == nil || o.Refused != ""):
 		return nil
 	case o.Deleted():
 		return []Effect{keyDeleted(o.Before)}
@@ -272,15 +275,20 @@ func (c keyChange) oldKeyUse(used *metav1.Time) string {
 	return usedAt(used) + " It is unknown whether an old key is still used."
 }
 
-// schedule: an interval that has elapsed rotates at once, and up to a tenth of it earlier.
+// schedule: an interval that has elapsed rotates at once, and up to a tenth of it earlier. Nobody is asked again before a rotation by schedule, so
+// a shorter overlap ends the key that is replaced then.
 func (c keyChange) schedule() []Effect {
-	every := seconds(c.after.Spec.Rotation.EverySeconds)
+	every, overlap := seconds(c.after.Spec.Rotation.EverySeconds), seconds(c.after.Spec.Rotation.OverlapSeconds)
 	issued := c.before.Status.LastRotation
-	if every == 0 || issued == nil || every == seconds(c.before.Spec.Rotation.EverySeconds) {
+	rescheduled := every != seconds(c.before.Spec.Rotation.EverySeconds)
+	shorter := overlap < seconds(c.before.Spec.Rotation.OverlapSeconds)
+	if every == 0 || issued == nil || !rescheduled && !shorter {
 		return nil
 	}
 	due := issued.Time.Add(every)
 	switch {
+	case !rescheduled:
+		return []Effect{c.overlapShortens(overlap, due)}
 	case !c.now.Before(due):
 		return c.rotates("spec.rotation.everySeconds has elapsed")
 	case !c.now.Before(due.Add(-every / 10)):
@@ -292,7 +300,27 @@ func (c keyChange) schedule() []Effect {
 		}
 		return effects
 	}
-	return []Effect{{Type: "RotationScheduled", Severity: Note, Message: "The schedule replaces the key by " + clock(due) + ", up to a tenth of the interval earlier."}}
+	effects := []Effect{{Type: "RotationScheduled", Severity: Note, Message: "The schedule replaces the key by " + clock(due) + ", up to a tenth of the interval earlier."}}
+	if shorter || overlap == 0 {
+		effects = append(effects, c.overlapShortens(overlap, due))
+	}
+	return effects
+}
+
+// overlapShortens: a key that the schedule replaces gets 401 earlier than now, or at once.
+func (c keyChange) overlapShortens(overlap time.Duration, due time.Time) Effect {
+	severity := c.ending()
+	if severity == Ends {
+		severity = May // what has taken over the new key by then is unknown
+	}
+	end := "at once"
+	if overlap > 0 {
+		end = span(overlap) + " later"
+	}
+	return Effect{
+		Type: "OverlapShortens", Severity: severity, LastUsedTime: c.before.Status.LastUsedTime,
+		Message: fmt.Sprintf("The key that the schedule replaces, by %s, gets 401 %s, unless its clients have the new one by then.%s", clock(due), end, usedAt(c.before.Status.LastUsedTime)),
+	}
 }
 
 // delivery is what happens to the delivered Secret.

@@ -35,6 +35,15 @@ type Manifest struct {
 	// Source is the file.
 	Source string
 	Object *unstructured.Unstructured
+	// Variables: the manifest has variables of Flux's postBuild.
+	Variables bool
+}
+
+// FluxTransforms is a Kustomization of Flux that changes objects before it applies them.
+type FluxTransforms struct {
+	Source, Namespace, Name string
+	// Fields are those of its spec that do so.
+	Fields []string
 }
 
 // Manifests are what files have.
@@ -42,6 +51,8 @@ type Manifests struct {
 	Objects []Manifest
 	// Ignored is the number of objects of other kinds.
 	Ignored int
+	// Flux are the Kustomizations of Flux among them that change what they apply.
+	Flux []FluxTransforms
 	// Namespaces are those that the files create.
 	Namespaces map[string]bool
 
@@ -225,24 +236,78 @@ func fits(value any, depth int, left *int) bool {
 	return *left >= 0
 }
 
+// listed returns the objects in a list. Flux, Argo CD and kubectl take any object with items for a list, whatever its kind. An item without a
+// kind has the list's, as for kubectl.
+func listed(list *unstructured.Unstructured) (objects []*unstructured.Unstructured) {
+	items, _ := list.Object["items"].([]any)
+	for _, item := range items {
+		content, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		object := &unstructured.Unstructured{Object: content}
+		if kind := strings.TrimSuffix(list.GetKind(), "List"); kind != "" && (object.GetKind() == "" || object.GetAPIVersion() == "") {
+			object.SetKind(kind)
+			object.SetAPIVersion(list.GetAPIVersion())
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// hasVariable reports whether a text in the value has a variable of Flux's postBuild, whose value is not in the manifests.
+func hasVariable(value any) bool {
+	switch value := value.(type) {
+	case string:
+		return strings.Contains(value, "${")
+	case []any:
+		return slices.ContainsFunc(value, hasVariable)
+	case map[string]any:
+		for name, one := range value {
+			if hasVariable(name) || hasVariable(one) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fluxTransforms are the fields of a Kustomization of Flux that change objects before they are applied.
+var fluxTransforms = []string{"components", "images", "namePrefix", "nameSuffix", "patches", "postBuild", "targetNamespace"}
+
+// addFluxKustomization keeps what a Kustomization of Flux changes in objects before it applies them: which objects these are, and how they end
+// up, is not in the manifests.
+func (m *Manifests) addFluxKustomization(source string, object *unstructured.Unstructured) {
+	transforms := FluxTransforms{Source: source, Namespace: object.GetNamespace(), Name: object.GetName()}
+	for _, field := range fluxTransforms {
+		if _, found, err := unstructured.NestedFieldNoCopy(object.Object, "spec", field); found || err != nil {
+			transforms.Fields = append(transforms.Fields, "spec."+field)
+		}
+	}
+	if transforms.Fields == nil {
+		m.Ignored++
+		return
+	}
+	m.Flux = append(m.Flux, transforms)
+}
+
 // add takes an object, or the items of a list.
 func (m *Manifests) add(source string, object *unstructured.Unstructured, depth int) error {
 	kind := object.GroupVersionKind()
 	ours := kind.Group == v1alpha1.SchemeGroupVersion.Group
-	items, isList := object.Object["items"].([]any)
 	switch {
-	case isList && strings.HasSuffix(kind.Kind, "List") && (ours || kind.Group == "") && depth < maxDepth:
-		for _, item := range items {
-			if content, ok := item.(map[string]any); ok {
-				if err := m.add(source, &unstructured.Unstructured{Object: content}, depth+1); err != nil {
-					return err
-				}
+	case len(listed(object)) > 0 && depth < maxDepth:
+		for _, item := range listed(object) {
+			if err := m.add(source, item, depth+1); err != nil {
+				return err
 			}
 		}
 	case kind.Group == "kustomize.config.k8s.io":
 		return errKustomization
 	case ours:
-		m.Objects = append(m.Objects, Manifest{Source: source, Object: object})
+		m.Objects = append(m.Objects, Manifest{Source: source, Object: object, Variables: hasVariable(object.Object)})
+	case kind.Group == "kustomize.toolkit.fluxcd.io" && kind.Kind == "Kustomization":
+		m.addFluxKustomization(source, object)
 	default:
 		if kind.Group == "" && kind.Kind == "Namespace" {
 			if m.Namespaces == nil {

@@ -14,7 +14,10 @@ import (
 
 // merchantEffects are those of a change of a Merchant.
 func (s State) merchantEffects(o Object[v1alpha1.Merchant]) []Effect {
-	if o.Refused != "" || o.Before == nil {
+	if o.Refused != "" {
+		o.After = o.Corrected
+	}
+	if o.Before == nil || o.Unbuilt != "" || o.After == nil && o.Refused != "" {
 		return nil
 	}
 	names, used := s.keysOfMerchant(o)

@@ -26,8 +26,12 @@ type Object[T any] struct {
 	ByKubectl bool
 	// Refused is what the API server says against the manifest or the deletion; empty: nothing.
 	Refused string
+	// Corrected is the object if the manifest had present values instead of those that are refused; nil: nothing is refused, or it is unknown.
+	Corrected *T
 	// Unchecked: the API server could not check it, because its namespace does not exist yet.
 	Unchecked bool
+	// Unbuilt says what is still to be done with the manifest before it is applied, so that its effects are unknown; empty: nothing.
+	Unbuilt string
 }
 
 // Deleted reports whether the object ends.
@@ -42,7 +46,7 @@ type State struct {
 	ApiKeys   []Object[v1alpha1.ApiKey]
 	// Digests has, for each spec.keyDigest, the ApiKeys with it, as far as they can be listed: now, and when all is applied.
 	Digests map[string][]string
-	// Unknown are the refused manifests of no kind that there is.
+	// Unknown are the refused manifests of no kind that there is, and those that change other manifests.
 	Unknown []Object[struct{}]
 	Now     time.Time
 }
@@ -79,7 +83,7 @@ type Change struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Source    string `json:"source,omitempty"`
-	// Action is create, change, delete, none or refused.
+	// Action is create, change, delete, none, refused, or unknown for a manifest that is not built.
 	Action string `json:"action"`
 	// Fields are those of the spec that change.
 	Fields  []string `json:"fields,omitempty"`
@@ -90,9 +94,16 @@ type Change struct {
 func newChange[T any](o Object[T], spec func(*T) any, effects []Effect) Change {
 	c := Change{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Source: o.Source, Action: "none", Effects: effects}
 	switch {
+	case o.Unbuilt != "":
+		c.Action = "unknown"
+		c.Effects = []Effect{{Type: "Unbuilt", Severity: May, Message: o.Unbuilt + buildFirst}}
 	case o.Refused != "":
 		c.Action = "refused"
-		c.Effects = []Effect{{Type: "Refused", Severity: Refused, Message: quoted(o.Refused)}}
+		refused := Effect{Type: "Refused", Severity: Refused, Message: quoted(o.Refused)}
+		if len(effects) > 0 {
+			refused.Message += " What follows happens when that is right."
+		}
+		c.Effects = slices.Concat([]Effect{refused}, effects)
 	case o.Unchecked:
 		c.Action = "create"
 		c.Effects = append(c.Effects, Effect{
@@ -113,6 +124,20 @@ func newChange[T any](o Object[T], spec func(*T) any, effects []Effect) Change {
 		c.Effects = append(c.Effects, fluxRemoves(changedFields(spec(o.After), spec(o.ByFlux)), o.ByKubectl))
 	}
 	return c
+}
+
+// buildFirst is the advice for manifests that are not what is applied.
+const buildFirst = " This plan does not know the result. Pipe what is applied: flux build kustomization NAME --path DIR --dry-run | kubectl merchant plan -f -"
+
+// Variables is what Unbuilt says of a manifest with variables.
+const Variables = "The manifest has ${…}, which postBuild of a Kustomization of Flux replaces."
+
+// Unbuilt returns what the Kustomization means for the plan.
+func (f FluxTransforms) Unbuilt() Object[struct{}] {
+	return Object[struct{}]{
+		Kind: "Kustomization", Namespace: f.Namespace, Name: f.Name, Source: f.Source,
+		Unbuilt: "This Kustomization of Flux changes objects before it applies them, by " + list(f.Fields) + ".",
+	}
 }
 
 // owned: an owner takes the object with it, and an owner that there is not, such as one of another cluster, does so at once.

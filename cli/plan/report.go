@@ -100,7 +100,7 @@ func differences(path string, before, after any) []string {
 }
 
 // signs of the actions, as a diff has them.
-var signs = map[string]string{"create": "+", "change": "~", "delete": "-", "refused": "!", "none": " "}
+var signs = map[string]string{"create": "+", "change": "~", "delete": "-", "refused": "!", "unknown": "?", "none": " "}
 
 // words of the severities.
 var words = map[Severity]string{Refused: "REFUSED", Ends: "ENDS", May: "MAY END", Note: "note"}
@@ -130,8 +130,12 @@ func (r Report) summary() string {
 	for _, c := range r.Changes {
 		n[c.Action]++
 	}
-	text := fmt.Sprintf("%d to create, %d to change, %d to delete, %d refused, %d unchanged; %s of other kinds ignored.",
-		n["create"], n["change"], n["delete"], n["refused"], r.Unchanged+n["none"], count(r.Ignored, "object"))
+	unknown := ""
+	if n["unknown"] > 0 {
+		unknown = fmt.Sprintf("%d unknown, ", n["unknown"])
+	}
+	text := fmt.Sprintf("%d to create, %d to change, %d to delete, %d refused, %s%d unchanged; %s of other kinds ignored.",
+		n["create"], n["change"], n["delete"], n["refused"], unknown, r.Unchanged+n["none"], count(r.Ignored, "object"))
 	if r.Ends {
 		return text + " Something ends or is refused, or may be."
 	}

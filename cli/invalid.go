@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// problem is what the API server says against one field of an object.
+type problem struct{ field, message string }
+
+// problems are what the API server says against an object.
+type problems struct {
+	// other is a refusal that names no field.
+	other  string
+	fields []problem
+	// incomplete: the API server did not check all its rules because of these.
+	incomplete bool
+}
+
+// unnamed is the field of a cause that says nothing of the object: that rules were not checked.
+const unnamed = "<nil>"
+
+// notInSchema finds the fields that do not fit the schema, in a message of server-side apply or of strict validation; shownValue is how the
+// former shows a value.
+var (
+	notInSchema = regexp.MustCompile(`\.(spec[^\s:]*): ([^\n]+)|unknown field "(spec[^"]*)"`)
+	shownValue  = regexp.MustCompile(`&value\.valueUnstructured\{Value:(.*)\}`)
+)
+
+// typedPatch begins the internal error by which server-side apply refuses a manifest that does not fit the schema.
+const typedPatch = "failed to create typed patch object"
+
+// newProblems reads an error of the API server.
+func newProblems(err error) *problems {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return &problems{other: err.Error()}
+	}
+	found := &problems{}
+	if apierrors.IsInternalError(err) || apierrors.IsBadRequest(err) {
+		for _, match := range notInSchema.FindAllStringSubmatch(err.Error(), -1) {
+			found.incomplete = true
+			message := cmp.Or(shownValue.ReplaceAllString(match[2], "$1"), "field not declared in schema")
+			found.fields = append(found.fields, problem{match[1] + match[3], message})
+		}
+	}
+	if status.ErrStatus.Details != nil && apierrors.IsInvalid(err) {
+		for _, cause := range status.ErrStatus.Details.Causes {
+			if cause.Field == unnamed {
+				found.incomplete = true
+			} else {
+				found.fields = append(found.fields, problem{cause.Field, cause.Message})
+			}
+		}
+	}
+	if found.fields == nil {
+		found.other = err.Error()
+	}
+	return found
+}
+
+// add adds the problems that are not known yet, and reports whether there are any.
+func (p *problems) add(found *problems) bool {
+	known := len(p.fields)
+	for _, one := range found.fields {
+		if !slices.ContainsFunc(p.fields, func(k problem) bool { return k.field == one.field }) {
+			p.fields = append(p.fields, one)
+		}
+	}
+	if known == 0 {
+		p.other = found.other
+	}
+	p.incomplete = found.incomplete
+	return len(p.fields) > known
+}
+
+// correct gives the wrong fields of a manifest their present values, or removes them, and reports whether all of them could be corrected.
+func (p *problems) correct(manifest *unstructured.Unstructured, present map[string]any) bool {
+	for _, one := range p.fields {
+		path, _, _ := strings.Cut(one.field, "[")
+		field := strings.Split(path, ".")
+		if len(field) < 2 || field[0] != "spec" {
+			return false
+		}
+		value, found, err := unstructured.NestedFieldCopy(present, field...)
+		if err != nil || !found {
+			unstructured.RemoveNestedField(manifest.Object, field...)
+		} else if err := unstructured.SetNestedField(manifest.Object, value, field...); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// String is one sentence for people.
+func (p *problems) String() string {
+	texts := make([]string, 0, len(p.fields)+1)
+	for _, one := range p.fields {
+		texts = append(texts, one.field+": "+one.message)
+	}
+	if p.other != "" {
+		texts = append(texts, p.other)
+	}
+	text := strings.Join(texts, "; ")
+	if p.incomplete {
+		text += ". Other rules are checked when this is right"
+	}
+	return text
+}
+
+// describe is an error in words for people, also if the API server says what it did not check.
+func describe(err error) string {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsInvalid(status) || status.ErrStatus.Details == nil {
+		return err.Error()
+	}
+	details := status.ErrStatus.Details
+	return strings.Replace(err.Error(), status.Error(), details.Kind+" "+details.Name+" is invalid: "+newProblems(status).String(), 1)
+}
