@@ -18,6 +18,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
+	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 )
 
@@ -130,7 +131,7 @@ func TestDocuments_EveryRoute(t *testing.T) {
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
 		path := found[2]
 		if path == "" {
-			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "rotationPath": rotationPath, "signingPath": signingPath, "page.WidgetPath": page.WidgetPath}[found[1]]
+			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "rotationPath": rotationPath, "signingPath": signingPath, "acceptedPath": rotation.AcceptedPath, "page.WidgetPath": page.WidgetPath}[found[1]]
 		}
 		for _, method := range routeMethod.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))

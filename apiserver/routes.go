@@ -66,6 +66,7 @@ const (
 	settlementPath = sessionPath + "/settlement"
 	refundsPath    = sessionPath + "/refunds"
 	rotationPath   = contract.Path
+	acceptedPath   = contract.AcceptedPath
 	signingPath    = contract.SigningPath
 )
 
@@ -78,6 +79,7 @@ func (r *rooms) internalRoutes() web.Routes {
 		settlementPath: {http.MethodPost: withToken("post", settlementPath, r.rail.Settle)},
 		refundsPath:    {http.MethodPost: withToken("post", refundsPath, r.rail.Refund)},
 		rotationPath:   {http.MethodPost: confidentially("post", rotationPath, r.keys.Issue)},
+		acceptedPath:   {http.MethodGet: withToken("get", acceptedPath, r.keys.ListAccepted)},
 		signingPath:    {http.MethodPost: confidentially("post", signingPath, r.keys.ShowSigningSecret)},
 	}
 }

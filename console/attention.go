@@ -39,14 +39,21 @@ func (p *merchantPage) offer(text template.HTML, may bool, action, path string) 
 }
 
 func (p *merchantPage) merchantAttention(w web.Words) ([]attention, error) {
-	switch p.Merchant.Spec.State {
-	case v1alpha1.MerchantSuspended:
-		return []attention{{Text: w.HTML("attention.suspended")}}, nil
-	case v1alpha1.MerchantClosed:
-		return []attention{{Text: w.HTML("attention.closed")}}, nil
-	case v1alpha1.MerchantActive:
+	key, in := "attention.active", p.Acceptance.merchantForce(p.Merchant)
+	switch {
+	case !p.Merchant.DeletionTimestamp.IsZero():
+		key = "attention.deleted"
+	case p.Merchant.Spec.State == v1alpha1.MerchantSuspended:
+		key = "attention.suspended"
+	case p.Merchant.Spec.State == v1alpha1.MerchantClosed:
+		key = "attention.closed"
+	case in == inForce:
+		return nil, nil
 	}
-	return nil, nil
+	if in != inForce {
+		key += "." + string(in)
+	}
+	return []attention{{Text: w.HTML(key)}}, nil
 }
 
 func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
@@ -60,6 +67,8 @@ func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
 			return nil, err
 		}
 		switch {
+		case key.Force == notInForce && key.Wants != wantsActive:
+			all = append(all, attention{Text: w.HTML("attention.key.waits", key.Name)})
 		case key.Lost:
 			all = append(all, p.offer(w.HTML("attention.key.lost", key.Name), p.Rights.RotateKeys, w.Text("attention.key.lost.action"), "/keys/"+key.Name+"/rotate"))
 		case key.Overlap != nil && key.OldKeyUse.Used:

@@ -54,6 +54,8 @@ type console struct {
 	answers *singleflight.Group // waits for the answer to a test event, by merchant id
 	// answerTimeout is how long a page waits for that, or for a new signing secret.
 	answerTimeout time.Duration
+	// forceTimeout is how long the answer to an action waits until the action is in force.
+	forceTimeout time.Duration
 }
 
 // newConsole returns a console with the role's connections. Its merchants are to be started.
@@ -69,6 +71,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		reviewer: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now),
 		outbox:   outbox.New(r.Redis),
 		waits:    web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
+		forceTimeout: forceTimeout,
 	}
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"log"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,10 +22,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -94,6 +98,8 @@ type fixture struct {
 	store     *store.Store
 	namespace string
 	log       logtest.Buffer
+	// accepted responds to who asks which keys are accepted; nil: all.
+	accepted atomic.Pointer[http.HandlerFunc]
 
 	mu  sync.Mutex
 	day time.Duration // how far the console's clock is ahead
@@ -128,6 +134,7 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.serveInternal(http.NotFoundHandler())
 	go func() { _ = f.merchants.Start(t.Context()) }()
 	if err := awaitCache(t.Context(), f.merchants); err != nil {
 		t.Fatal(err)
@@ -150,6 +157,33 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 		}
 	})
 	return f
+}
+
+// serveInternal plays the internal port of the API: it accepts the keys of f.accepted, and all as long as that is nil; the handler responds to
+// other requests.
+func (f *fixture) serveInternal(others http.Handler) {
+	f.t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle("/", others)
+	mux.HandleFunc("GET "+rotation.AcceptedPath, func(w http.ResponseWriter, r *http.Request) {
+		if accepted := f.accepted.Load(); accepted != nil {
+			(*accepted)(w, r)
+			return
+		}
+		respondAccepted(w, v1alpha1.MerchantActive, r.URL.Query()["key"]...)
+	})
+	server := httptest.NewServer(mux)
+	f.t.Cleanup(server.Close)
+	f.issuer = &issuer{server.Client(), server.URL}
+}
+
+// respondAccepted writes what the API says is in force.
+func respondAccepted(w http.ResponseWriter, merchant v1alpha1.MerchantState, keys ...string) {
+	answer := rotation.Accepted{MerchantState: merchant, Keys: []types.UID{}}
+	for _, uid := range keys {
+		answer.Keys = append(answer.Keys, types.UID(uid))
+	}
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // account signs in as the console's service account, without limits of its own, as kube.Load does.

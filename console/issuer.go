@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -18,8 +19,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-// issuer rotates keys, and reads new signing secrets, through the internal port of the API: the only place where the plaintext of a key exists
-// besides the page that shows it.
+// issuer rotates keys, reads new signing secrets, and asks which keys are accepted, through the internal port of the API: the only place where the
+// plaintext of a key exists besides the page that shows it.
 type issuer struct {
 	http *http.Client
 	url  string // origin of the internal port
@@ -102,6 +103,34 @@ func (i *issuer) rotate(ctx context.Context, key *v1alpha1.ApiKey, generation in
 	return rotation.Issued{}, fmt.Errorf("%w: %d", errUnknownOutcome, answer.status)
 }
 
+// acceptedTimeout limits one question about what is in force: the page says that it is unknown then.
+const acceptedTimeout = 3 * time.Second
+
+// accepted returns what is in force of a Merchant and of ApiKeys.
+func (i *issuer) accepted(ctx context.Context, merchant types.UID, keys []types.UID) (acceptance, error) {
+	ctx, cancel := context.WithTimeout(ctx, acceptedTimeout)
+	defer cancel()
+	found := acceptance{keys: map[types.UID]bool{}}
+	for {
+		some := keys[:min(len(keys), rotation.MaxAccepted)]
+		answer, err := i.send(ctx, http.MethodGet, rotation.AcceptedPath+"?"+rotation.AcceptedQuery(merchant, some), nil)
+		if err != nil {
+			return acceptance{}, err
+		}
+		var said rotation.Accepted
+		if err := json.Unmarshal(answer.body, &said); answer.status != http.StatusOK || err != nil {
+			return acceptance{}, fmt.Errorf("the internal API answers the console: %d: %s", answer.status, answer.body)
+		}
+		found.merchant = said.MerchantState
+		for _, uid := range said.Keys {
+			found.keys[uid] = true
+		}
+		if keys = keys[len(some):]; len(keys) == 0 {
+			return found, nil
+		}
+	}
+}
+
 // signingSecret returns the signing secret of a webhook that was rotated with the trigger of the nonce. errNotPublished: there is none for this
 // nonce, yet. errRefused: there will be no answer. Any other error may pass.
 func (i *issuer) signingSecret(ctx context.Context, merchant *v1alpha1.Merchant, nonce, actor string) (shown rotation.SigningSecret, err error) {
@@ -139,11 +168,17 @@ type answer struct {
 
 // post sends a JSON body.
 func (i *issuer) post(ctx context.Context, path string, body []byte) (answer, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+path, bytes.NewReader(body))
+	return i.send(ctx, http.MethodPost, path, body)
+}
+
+func (i *issuer) send(ctx context.Context, method, path string, body []byte) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, method, i.url+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
-	request.Header.Set("Content-Type", "application/json")
+	if len(body) > 0 {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	response, err := i.http.Do(request)
 	if err != nil {
 		return answer{}, err

@@ -21,6 +21,9 @@ type keyRow struct {
 	v1alpha1.ApiKey
 
 	Manager gitops.Manager
+	// Wants is what the spec wants of the key, and Force whether that is in force.
+	Wants string
+	Force force
 	// Problem is why the key does not work, a reason with words (problem.*); empty: it works.
 	Problem string
 	// Lost: the key was lost and replaced, so nobody has the new one. Expiring: it expires soon.
@@ -63,11 +66,9 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]
 
 // newKeyRow keeps no more of the metadata than a page shows.
 func newKeyRow(w web.Words, key v1alpha1.ApiKey, now time.Time) keyRow {
-	row := keyRow{ApiKey: key, Manager: gitops.FindManager(&key)}
+	row := keyRow{ApiKey: key, Manager: gitops.FindManager(&key), Wants: keyWish(&key, now)}
 	usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition)
 	switch {
-	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		row.Problem = v1alpha1.ReasonDisabled
 	case usable == nil || usable.Status == metav1.ConditionUnknown:
 		row.Problem = notReady
 	case usable.Status == metav1.ConditionFalse && w.Known("problem."+usable.Reason):

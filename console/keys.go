@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -200,7 +202,11 @@ func (c *console) enableKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	if err := checkKeyManager(key); err != nil {
 		return err
 	}
-	return c.changeKey(w, r, key, actionEnable, func(ctx context.Context) error { return c.setKeyState(ctx, key, v1alpha1.ApiKeyActive) })
+	enabled := key.DeepCopy()
+	enabled.Spec.State = v1alpha1.ApiKeyActive // it may have expired meanwhile
+	return c.changeKey(w, r, key, actionEnable, keyWish(enabled, c.now()), func(ctx context.Context) error {
+		return c.setKeyState(ctx, key, v1alpha1.ApiKeyActive)
+	})
 }
 
 // disableKey works for a key that Git manages too, if the person says so: labels and annotations are anybody's, and must not keep a leaked key
@@ -212,7 +218,9 @@ func (c *console) disableKey(w http.ResponseWriter, r *web.Request, key *v1alpha
 	if r.PostFormValue("name") != key.Name {
 		return c.askKeyName(w, r, key, "key-disable")
 	}
-	return c.changeKey(w, r, key, actionDisable, func(ctx context.Context) error { return c.setKeyState(ctx, key, v1alpha1.ApiKeyDisabled) })
+	return c.changeKey(w, r, key, actionDisable, wantsDisabled, func(ctx context.Context) error {
+		return c.setKeyState(ctx, key, v1alpha1.ApiKeyDisabled)
+	})
 }
 
 func (c *console) deleteKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
@@ -222,7 +230,7 @@ func (c *console) deleteKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	if r.PostFormValue("name") != key.Name {
 		return c.askKeyName(w, r, key, "key-delete")
 	}
-	return c.changeKey(w, r, key, actionDelete, func(ctx context.Context) error {
+	return c.changeKey(w, r, key, actionDelete, wantsDeleted, func(ctx context.Context) error {
 		return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
 	})
 }
@@ -241,18 +249,28 @@ func (c *console) askKeyName(w http.ResponseWriter, r *web.Request, key *v1alpha
 	return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, page, form)
 }
 
+// setKeyState changes the state of the very ApiKey that the person has seen: one with its name that was created since has another UID.
 func (c *console) setKeyState(ctx context.Context, key *v1alpha1.ApiKey, state v1alpha1.ApiKeyState) error {
-	changed := key.DeepCopy()
-	changed.Spec.State = state
-	return c.kube.Patch(ctx, changed, client.MergeFrom(key), client.FieldOwner(fieldOwner))
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": key.UID}, "spec": map[string]any{"state": state}})
+	if err != nil {
+		return err
+	}
+	return c.kube.Patch(ctx, key.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
 }
 
-// changeKey makes a change and leads back to the keys.
-func (c *console) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, action string, change func(context.Context) error) error {
+// replaced reports whether a write was refused because the object has another UID.
+func replaced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
+
+// changeKey makes a change, waits until it is in force, and leads back to the keys. They say whether it is.
+func (c *console) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, action, want string, change func(context.Context) error) error {
 	err := change(r.Context())
 	c.record(r.Context(), event{r.Viewer, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
+	if replaced(err) {
+		return errKeyReplaced
+	}
 	if err != nil {
 		return kubernetesError(action+" an ApiKey", err)
 	}
+	c.awaitForce(r.Context(), r.Viewer, r.Merchant.UID, key.UID, want)
 	return r.LeadTo(w, "#keys")
 }

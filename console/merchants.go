@@ -26,8 +26,10 @@ type merchantPage struct {
 	Attention []attention
 	Today     payments.DayTotals // with the right to see payments
 	Keys      keyRows
-	Allowlist allowlistCheck
-	Webhook   webhookHealth
+	// Acceptance is what is in force of the Merchant and its keys.
+	Acceptance acceptance
+	Allowlist  allowlistCheck
+	Webhook    webhookHealth
 	// DeadLetters are the newest of those that Webhook counts.
 	DeadLetters []deadLetter
 	Attempts    []attempt // the last failed ones
@@ -77,6 +79,10 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 	reads.Go(func() (err error) {
 		if page.Keys, err = c.listKeys(ctx, merchant); err != nil {
 			return err
+		}
+		page.Acceptance = c.readAcceptance(ctx, merchant, page.Keys)
+		for i := range page.Keys {
+			page.Keys[i].apply(page.Acceptance)
 		}
 		page.Activity, err = c.recentActivity(ctx, merchant, page.Keys)
 		return err

@@ -20,7 +20,9 @@ import (
 // Errors that become pages.
 var (
 	// errNoRight means that the person may see the Merchant, and not do this.
-	errNoRight     = errors.New("no right")
+	errNoRight = errors.New("no right")
+	// errKeyReplaced means that the ApiKey which the person has seen was deleted. Another one may have its name.
+	errKeyReplaced = errors.New("the ApiKey is another one than the person has seen")
 	errCrossOrigin = errors.New("the form comes from another site")
 	errHost        = errors.New("the host name is not that of --external-url")
 )
@@ -89,6 +91,7 @@ var errorPages = []errorPage{
 	{match: is(errGeneration), status: http.StatusConflict, words: "rotated"},
 	{match: is(errUnknownOutcome), status: http.StatusServiceUnavailable, words: "unknown"},
 	{match: is(errTooOften), status: http.StatusTooManyRequests, words: "toooften"},
+	{match: is(errKeyReplaced), status: http.StatusConflict, words: "replaced"},
 	{match: is(errNotPublished), status: http.StatusConflict, words: "unpublished"},
 	{match: is(errNoRight), status: http.StatusForbidden, words: "noright"},
 	{match: is(login.ErrSignedOut), status: http.StatusUnauthorized, words: "signedout", signIn: true, again: true},

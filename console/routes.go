@@ -134,12 +134,15 @@ func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
 	})
 }
 
-// onKey is onMerchant for one of its ApiKeys.
+// onKey is onMerchant for one of its ApiKeys. A form names the UID that the person has seen: another ApiKey may have the name now.
 func (r routes) onKey(method, path, verb string, handle keyHandler) {
 	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, req *web.Request) error {
 		key, err := r.apiKey(req.Context(), req.Merchant, req.PathValue("key"))
 		if err != nil {
 			return err
+		}
+		if seen := req.PostFormValue("uid"); seen != "" && seen != string(key.UID) {
+			return errKeyReplaced
 		}
 		return handle(w, req, key)
 	})

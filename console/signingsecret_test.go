@@ -60,9 +60,7 @@ func (a *signingAPI) requests() []rotation.SigningRequest {
 func (f *fixture) signingAPI(after func(n int) (int, string)) *signingAPI {
 	f.t.Helper()
 	api := &signingAPI{before: notMade, after: after}
-	server := httptest.NewServer(api)
-	f.t.Cleanup(server.Close)
-	f.issuer = &issuer{server.Client(), server.URL}
+	f.serveInternal(api)
 	return api
 }
 

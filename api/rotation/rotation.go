@@ -1,5 +1,5 @@
-// Package rotation is the contract of the internal port for those who issue keys and signing secrets: the console and portals send a request,
-// and the apiserver answers.
+// Package rotation is the contract of the internal port for those who issue keys and signing secrets, and ask which keys are accepted: the console
+// and portals send a request, and the apiserver answers.
 package rotation
 
 import (

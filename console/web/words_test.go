@@ -23,12 +23,12 @@ func english(t testing.TB) Words {
 }
 
 // families are keys whose last part the code chooses.
-var families = regexp.MustCompile(`^(problem|weekday|month|time|time\.on|failure|reason|event|rotate\.overlap|attention\.(blocked|reported)|key\.may|payments\.(day|csv|count))\.`)
+var families = regexp.MustCompile(`^(problem|force|weekday|month|time|time\.on|failure|reason|event|rotate\.overlap|attention\.(blocked|reported|suspended|closed|deleted|active)|key\.may|payments\.(day|csv|count))\.`)
 
 // Every text that a page or the code names is in the catalogue, and none is there that nobody names.
 func TestWords_KnownAndUsed(t *testing.T) {
 	w, used := english(t), map[string]bool{}
-	named := regexp.MustCompile(`\b[tn] "([a-z]+\.[a-zA-Z.]+)"|\.(?:Text|HTML|Count)\("([a-z]+\.[a-zA-Z.]+)"|"((?:webhook|trouble|status|refused)\.[a-z.]+)"`)
+	named := regexp.MustCompile(`\b[tn] "([a-z]+\.[a-zA-Z.]+)"|\.(?:Text|HTML|Count)\("([a-z]+\.[a-zA-Z.]+)"|"((?:webhook|trouble|status|refused|attention)\.[a-z.]+)"`)
 	var sources []string
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".html") {

@@ -231,6 +231,18 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	return principal, nil
 }
 
+// Accepts reports whether a request with a key of that id can pass. It is true for a record that this replica alone does not decide about: one
+// that was restored, or that a newer version wrote.
+func (d *Directory) Accepts(id string, now time.Time) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	k := d.index.keys[published.KeyName(id)]
+	if _, was := d.index.ended[id]; was || k == nil || d.index.merchants[k.merchant] == nil {
+		return false
+	}
+	return k.superseded || k.record().Usable(now)
+}
+
 // HasKey reports whether a key with an id is published, usable or not.
 func (d *Directory) HasKey(id string) bool {
 	d.mu.RLock()

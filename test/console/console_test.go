@@ -72,6 +72,59 @@ func TestKey_Life(t *testing.T) {
 	s.nowhere(first, second, third)
 }
 
+// A key that is to be disabled or deleted is accepted until the operator has published that, however late. Until then no page says that tills are
+// refused, the answer to the form included; as soon as it is published, the page says so.
+func TestKey_NotInForce(t *testing.T) {
+	for _, operatorIs := range []struct {
+		name       string
+		away, back func() error
+	}{
+		{"not running", func() error { return shared.Stop("operator") }, startOperator},
+		{"frozen", func() error { operator.FreezeWatches(); return nil }, func() error { operator.ThawWatches(); return nil }},
+	} {
+		for _, test := range []struct{ action, waits, refused string }{
+			{"disable", "this key is to be switched off, and tills that use it are still accepted", "This key is switched off. Tills that use it are refused."},
+			{"delete", "this key is to be deleted, and tills that use it are still accepted", ""},
+		} {
+			t.Run(operatorIs.name+"/"+test.action, func(t *testing.T) {
+				s := newShop(t)
+				key := s.issue("till-1")
+				s.Eventually("the key has its finalizer, and works", func() bool {
+					var stored v1alpha1.ApiKey
+					err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "till-1"}, &stored)
+					return err == nil && len(stored.Finalizers) > 0 && s.status(key) == http.StatusCreated
+				})
+				if err := operatorIs.away(); err != nil {
+					t.Fatal(err)
+				}
+				back := sync.OnceFunc(func() {
+					if err := operatorIs.back(); err != nil {
+						t.Error(err)
+					}
+				})
+				defer back()
+				form := s.alice.Get(t, s.page+"/keys/till-1/"+test.action)
+				answer := s.alice.Post(t, form.URL.String(), url.Values{"uid": {s.hidden(form, "uid")}, "name": {"till-1"}})
+				for what, page := range map[string]oidctest.Page{"the answer": answer, "a later page": s.alice.Get(t, s.page)} {
+					if !strings.Contains(page.Text, test.waits) || strings.Contains(page.Text, "are refused") || strings.Contains(page.Text, "Switched off") {
+						t.Errorf("%s: %d %s", what, page.Status, page.Text)
+					}
+				}
+				s.wantStatus("the key meanwhile", key, http.StatusCreated)
+				back()
+				s.Eventually("the key is refused", func() bool { return s.status(key) == http.StatusUnauthorized })
+				s.Eventually("the page says so", func() bool {
+					page := s.alice.Get(t, s.page).Text
+					if test.refused == "" {
+						return !strings.Contains(page, `id="key-till-1"`)
+					}
+					return strings.Contains(page, test.refused)
+				})
+			})
+		}
+	}
+}
+
 // nowhere fails if something that people or programs can read holds a key.
 func (s shop) nowhere(keys ...string) {
 	s.T.Helper()

@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console"
 	"github.com/merchant-operator/merchant-operator/controllers"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
@@ -25,6 +26,7 @@ var (
 	shared     *fixture.Installation
 	identities *oidctest.Provider
 	api        fixture.Replica
+	operator   *kubeproxy.Proxy
 	consoleURL string
 
 	alice = oidctest.User{Username: "alice", Password: "a", Name: "Alice"}
@@ -50,7 +52,7 @@ func run(m *testing.M) (err error) {
 		return err
 	}
 	identities = provider
-	if _, err = shared.StartOperator("operator", func(*controllers.Options) {}); err != nil {
+	if err := startOperator(); err != nil {
 		return err
 	}
 	if api, err = shared.StartAPIServer("apiserver", func(*apiserver.Options) {}); err != nil {
@@ -61,6 +63,17 @@ func run(m *testing.M) (err error) {
 	}
 	m.Run() // the testing package reports its result when TestMain returns
 	return nil
+}
+
+// startOperator starts the operator, with a proxy before its Kubernetes API.
+func startOperator() error {
+	proxy, kubeconfig, err := shared.Proxy(fixture.OperatorAccount, "operator")
+	if err != nil {
+		return err
+	}
+	operator = proxy
+	_, err = shared.StartOperator("operator", func(o *controllers.Options) { o.Kubeconfig = kubeconfig })
+	return err
 }
 
 // shop is a tenant with one merchant, and Alice as its integrator.

@@ -108,6 +108,9 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 # Rotate keys, and read new signing secrets, on the internal port of the API. The paths are literal.
 - nonResourceURLs: ["/internal/v1/keys/{keyID}/rotate", "/internal/v1/merchants/{merchantID}/signing-secret"]
   verbs: [post]
+# Ask there which keys are accepted.
+- nonResourceURLs: ["/internal/v1/keys/accepted"]
+  verbs: [get]
 {{- end -}}
 
 {{/* Of people, where a RoleBinding gives it to them. */}}

@@ -31,6 +31,7 @@ merchant-operator-apiserver in merchant-operator-credentials: get list watch con
 merchant-operator-console everywhere: create delete get list patch watch apikeys.merchant-operator.io
 merchant-operator-console everywhere: create list events.events.k8s.io
 merchant-operator-console everywhere: create subjectaccessreviews.authorization.k8s.io
+merchant-operator-console everywhere: get /internal/v1/keys/accepted
 merchant-operator-console everywhere: get list patch watch merchants.merchant-operator.io
 merchant-operator-console everywhere: post /internal/v1/keys/{keyID}/rotate
 merchant-operator-console everywhere: post /internal/v1/merchants/{merchantID}/signing-secret

@@ -1,0 +1,173 @@
+package console
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/login"
+)
+
+// acceptance is what is in force of a Merchant and its ApiKeys: what the API answers, not what specs want or statuses say.
+type acceptance struct {
+	// unknown: the API has not answered.
+	unknown bool
+	// merchant is the published state of the Merchant; empty: nothing is published of it.
+	merchant v1alpha1.MerchantState
+	keys     map[types.UID]bool
+}
+
+// force says whether what the spec of a key or Merchant wants is in force.
+type force string
+
+const (
+	inForce      force = ""
+	notInForce   force = "waits"
+	forceUnknown force = "unknown"
+)
+
+// What the spec of a key wants. The words force.<want>.<force> say whether that is in force.
+const (
+	wantsActive   = "active"
+	wantsDisabled = "disabled"
+	wantsDeleted  = "deleted"
+	wantsExpired  = "expired"
+)
+
+// keyWish returns what the spec of a key wants at the time now.
+func keyWish(key *v1alpha1.ApiKey, now time.Time) string {
+	switch {
+	case !key.DeletionTimestamp.IsZero():
+		return wantsDeleted
+	case key.Spec.State == v1alpha1.ApiKeyDisabled:
+		return wantsDisabled
+	case key.Spec.ExpiresAt != nil && !now.Before(key.Spec.ExpiresAt.Time):
+		return wantsExpired
+	}
+	return wantsActive
+}
+
+// keyForce says whether what the spec of a key wants is in force.
+func (a acceptance) keyForce(uid types.UID, want string) force {
+	switch {
+	case a.unknown:
+		return forceUnknown
+	case a.keys[uid] != (want == wantsActive):
+		return notInForce
+	}
+	return inForce
+}
+
+// merchantForce says whether the state of a Merchant, or its deletion, is in force. A deletion is when no key is accepted.
+func (a acceptance) merchantForce(merchant *v1alpha1.Merchant) force {
+	keyAccepted := slices.Contains(slices.Collect(maps.Values(a.keys)), true)
+	refused := a.merchant == v1alpha1.MerchantSuspended || a.merchant == v1alpha1.MerchantClosed
+	var waits bool
+	switch {
+	case a.unknown:
+		return forceUnknown
+	case !merchant.DeletionTimestamp.IsZero():
+		waits = keyAccepted
+	case merchant.Spec.State == v1alpha1.MerchantActive:
+		waits = refused
+	default:
+		waits = !refused && (keyAccepted || a.merchant == v1alpha1.MerchantActive)
+	}
+	if waits {
+		return notInForce
+	}
+	return inForce
+}
+
+// readAcceptance asks what is in force of a Merchant and its keys. If the API does not answer, nothing is known, and the page says so.
+func (c *console) readAcceptance(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) acceptance {
+	uids := make([]types.UID, len(keys))
+	for i := range keys {
+		uids[i] = keys[i].UID
+	}
+	found, err := c.issuer.accepted(ctx, merchant.UID, uids)
+	if err != nil {
+		c.log.Warn("could not ask which keys are accepted", "namespace", merchant.Namespace, "name", merchant.Name, "error", err)
+		return acceptance{unknown: true}
+	}
+	return found
+}
+
+const (
+	// forceTimeout is how long an answer to an action waits until the action is in force, which takes a moment mostly. Pages say later whether
+	// it is.
+	forceTimeout = 5 * time.Second
+	// forceInterval is between two questions.
+	forceInterval = 200 * time.Millisecond
+)
+
+// awaitForce waits until what the spec of a key wants is in force, or forceTimeout. Where too many wait already, it does not.
+func (c *console) awaitForce(ctx context.Context, viewer login.Person, merchant types.UID, key types.UID, want string) {
+	end, err := c.waits.Begin(viewer.User)
+	if err != nil {
+		return
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, c.forceTimeout)
+	defer cancel()
+	for {
+		found, err := c.issuer.accepted(ctx, merchant, []types.UID{key})
+		if err == nil && found.keyForce(key, want) == inForce {
+			return
+		}
+		select {
+		case <-time.After(forceInterval):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refusals are the reasons of a condition Ready with which a key is refused.
+func refusals() []string {
+	return []string{
+		v1alpha1.ReasonDisabled, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed, v1alpha1.ReasonMerchantNotFound,
+		v1alpha1.ReasonMerchantNotPublished,
+	}
+}
+
+// apply says what is in force of the key. The status of the ApiKey, which tenants can write and the operator may write late, is no more than the
+// reason why an accepted key is not as its spec wants it.
+func (k *keyRow) apply(in acceptance) {
+	k.Force = in.keyForce(k.UID, k.Wants)
+	switch {
+	case k.Force == forceUnknown:
+		k.Problem = "Unknown"
+	case k.Force == notInForce && k.Wants != wantsActive:
+		k.Problem = "NotInForce"
+	case k.Force == notInForce:
+		k.Problem = notReady
+	case k.Wants == wantsDisabled:
+		k.Problem = v1alpha1.ReasonDisabled
+	case k.Wants == wantsDeleted:
+		k.Problem = "Deleted"
+	case k.Wants == wantsExpired:
+		k.Problem = v1alpha1.ReasonExpired
+	case in.merchant == v1alpha1.MerchantSuspended:
+		k.Problem = v1alpha1.ReasonMerchantSuspended
+	case in.merchant == v1alpha1.MerchantClosed:
+		k.Problem = v1alpha1.ReasonMerchantClosed
+	case slices.Contains(refusals(), k.Problem):
+		k.Problem = ""
+	}
+}
+
+// Line is the key of the words that say whether tills are refused; empty: nothing needs to be said.
+func (k *keyRow) Line() string {
+	switch {
+	case k.Force != inForce:
+		return "force." + k.Wants + "." + string(k.Force)
+	case k.Wants == wantsDisabled || k.Wants == wantsDeleted:
+		return "force." + k.Wants
+	}
+	return ""
+}
