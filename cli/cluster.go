@@ -192,7 +192,7 @@ func (p *plugin) await(ctx context.Context, kube *cluster, timeout time.Duration
 		seen := look()
 		stalled = seen.stalled && !seen.done
 		if !seen.done && !stalled && seen.state != reported {
-			fmt.Fprintf(p.ErrOut, "waiting for %s: %s\n", object.GetName(), seen.state)
+			fmt.Fprintf(p.ErrOut, "waiting for %s: %s\n", object.GetName(), inline(seen.state))
 		}
 		reported = seen.state
 		return seen.done || stalled, nil

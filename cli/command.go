@@ -1,6 +1,6 @@
 // Package cli is kubectl merchant: commands for people who manage merchants and their keys, and who find out why a key is refused.
 //
-// Data goes to stdout, everything else to stderr. A key is read from stdin only, and printed only by a command that was asked for it.
+// Data goes to stdout, everything else to stderr, both through an escapingWriter. A key is read from stdin only, and printed only by a command that was asked for it.
 package cli
 
 import (
@@ -44,6 +44,7 @@ func Args(command []string) (args []string, ok bool) {
 
 // Execute runs the command line behind the plugin's name, and returns the exit code: 0 done, 1 error, 2 usage, 3 not ready, 4 a plan ends something.
 func Execute(ctx context.Context, version string, streams genericiooptions.IOStreams, args []string) int {
+	streams.Out, streams.ErrOut = &escapingWriter{to: streams.Out}, &escapingWriter{to: streams.ErrOut}
 	klog.SetOutput(streams.ErrOut)
 	root := newCommand(version, streams) //nolint:contextcheck // cobra passes ctx to the command that runs
 	root.SetArgs(args)

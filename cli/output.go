@@ -79,10 +79,21 @@ func writeJSON(to io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
+// writeYAML writes JSON, which is YAML too, of a value with characters for which YAML has no exact form that is safe on a terminal.
 func writeYAML(to io.Writer, value any) error {
-	text, err := yaml.Marshal(value)
+	encoded, err := json.Marshal(value)
 	if err != nil {
 		return err
+	}
+	if strings.ContainsFunc(string(encoded), unsafe) { // also what yaml refuses to read or changes
+		return writeJSON(to, value)
+	}
+	text, err := yaml.JSONToYAML(encoded)
+	if err != nil {
+		return err
+	}
+	if strings.ContainsFunc(string(text), func(r rune) bool { return r != '\n' && unsafe(r) }) {
+		return writeJSON(to, value)
 	}
 	_, err = to.Write(text)
 	return err
@@ -98,7 +109,12 @@ const (
 func newTable(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 3, ' ', 0) }
 
 // row writes the cells of a table.
-func row(table io.Writer, cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
+func row(table io.Writer, cells ...string) {
+	for i := range cells {
+		cells[i] = inline(cells[i])
+	}
+	fmt.Fprintln(table, strings.Join(cells, "\t"))
+}
 
 // none is a cell without a value.
 const none = "<none>"

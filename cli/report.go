@@ -13,7 +13,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
@@ -40,13 +39,13 @@ func (p *plugin) reportCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text, err := yaml.Marshal(collected)
-		if err != nil {
+		var text strings.Builder
+		if err := writeYAML(&text, collected); err != nil {
 			return err
 		}
-		fmt.Fprint(p.Out, redact(string(text)))
-		for _, missing := range collected.Missing {
-			fmt.Fprint(p.ErrOut, "left out: "+missing)
+		fmt.Fprint(p.Out, redact(text.String()))
+		for _, missing := range collected.leftOut {
+			fmt.Fprint(p.ErrOut, "left out: "+missing.String())
 		}
 		return nil
 	}
@@ -62,6 +61,9 @@ type report struct {
 	Merchants []reported     `json:"merchants"`
 	ApiKeys   []reported     `json:"apiKeys"`
 	Events    []eventsReport `json:"events"`
+
+	// leftOut is Missing for the person who runs the command, whom it names.
+	leftOut []missingRight
 }
 
 // reported is a Merchant or an ApiKey.
@@ -110,6 +112,8 @@ func (p *plugin) collect(ctx context.Context, kube *cluster, namespace client.In
 	}{{&merchants, []client.ListOption{namespace}}, {&keys, []client.ListOption{namespace}}, {&events, []client.ListOption{namespace}}, {&pods, installed}, {&deployments, installed}} {
 		err := kube.List(ctx, part.list, part.options...)
 		if missing, ok := parseForbidden(err); ok {
+			r.leftOut = append(r.leftOut, missing)
+			missing.user = redacted
 			r.Missing = append(r.Missing, missing.String())
 		} else if err != nil {
 			return r, fmt.Errorf("collect the report: %w", err)
@@ -124,7 +128,7 @@ func (p *plugin) collect(ctx context.Context, kube *cluster, namespace client.In
 	}
 	for i := range events.Items {
 		if event := &events.Items[i]; event.Regarding.APIVersion == v1alpha1.SchemeGroupVersion.String() && !byPerson(event) {
-			r.Events = append(r.Events, eventsReport{event.EventTime, event.Regarding.Kind + " " + event.Regarding.Namespace + "/" + event.Regarding.Name, event.Type, event.Reason, event.Note})
+			r.Events = append(r.Events, eventsReport{event.EventTime, event.Regarding.Kind + " " + event.Regarding.Namespace + "/" + event.Regarding.Name, event.Type, event.Reason, reportedNote(event)})
 		}
 	}
 	for i := range pods.Items {
@@ -138,11 +142,19 @@ func byPerson(event *eventsv1.Event) bool {
 	return strings.Contains(event.ReportingController, "console")
 }
 
+// reportedNote is the note of an event if it is one of the product's. Other programs may name people.
+func reportedNote(event *eventsv1.Event) string {
+	if strings.HasPrefix(event.ReportingController, product) {
+		return event.Note
+	}
+	return redacted
+}
+
 func reportedMerchant(merchant *v1alpha1.Merchant) reported {
 	spec := merchant.Spec.DeepCopy()
 	spec.DisplayName = "" // its name is enough
 	if spec.Webhook != nil {
-		spec.Webhook.URL = urlOrigin(spec.Webhook.URL)
+		spec.Webhook.URL, spec.Webhook.RotationTrigger = urlOrigin(spec.Webhook.URL), redactTrigger(spec.Webhook.RotationTrigger)
 	}
 	if spec.Page != nil {
 		spec.Page.ReturnURL = urlOrigin(spec.Page.ReturnURL)
@@ -154,6 +166,11 @@ func reportedKey(key *v1alpha1.ApiKey) reported {
 	spec, status := key.Spec.DeepCopy(), key.Status.DeepCopy()
 	if spec.KeyDigest != "" {
 		spec.KeyDigest = redacted
+	}
+	same := spec.Rotation.Trigger == status.ObservedTrigger
+	spec.Rotation.Trigger, status.ObservedTrigger = redactTrigger(spec.Rotation.Trigger), redactTrigger(status.ObservedTrigger)
+	if !same && status.ObservedTrigger != "" {
+		status.ObservedTrigger += ", another one"
 	}
 	if status.LastRotation != nil && status.LastRotation.Actor != "" {
 		status.LastRotation.Actor = redacted
@@ -167,7 +184,11 @@ func newReported(object client.Object, spec, status any) reported {
 		Deleted: object.GetDeletionTimestamp() != nil, Spec: spec, Status: status,
 	}
 	for _, entry := range object.GetManagedFields() {
-		r.Managers = append(r.Managers, entry.Manager)
+		manager := entry.Manager
+		if !knownManagers.MatchString(manager) {
+			manager = redacted // whoever applies chooses it
+		}
+		r.Managers = append(r.Managers, manager)
 	}
 	return r
 }
@@ -188,6 +209,17 @@ func reportedPod(pod *corev1.Pod) podReport {
 }
 
 const redacted = "[redacted]"
+
+// knownManagers are the field managers of the product and of the usual tools.
+var knownManagers = regexp.MustCompile(`^(merchant-operator[a-z-]*|kubectl(-client-side-apply|-create|-edit|-patch|-annotate|-label|-merchant)?|helm|(kustomize|helm)-controller|argocd-(controller|application-controller))$`)
+
+// redactTrigger keeps that there is a trigger: people write into it why they rotate, and who asked for it.
+func redactTrigger(trigger string) string {
+	if trigger == "" {
+		return ""
+	}
+	return redacted
+}
 
 // urlOrigin is a URL without its path and query, which often have a token.
 func urlOrigin(url string) string {

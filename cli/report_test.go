@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -39,7 +40,11 @@ func TestReport_NoSecret(t *testing.T) {
 	n.AwaitReady(claimed)
 	eventuallyMe(t, n, plaintext, http.StatusOK)
 	// A person writes a key where it does not belong, and the console the name of a person.
-	n.Change(key, func() { key.Spec.Rotation.Trigger = "old was " + plaintext })
+	n.Change(key, func() { key.Spec.Rotation.Trigger = secrets["a person's name"] + " asked, the old was " + plaintext })
+	n.Change(merchant, func() { merchant.Spec.Webhook.RotationTrigger = "for " + secrets["a person's name"] })
+	if err := installation.Client.Patch(t.Context(), merchant, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.FieldOwner(secrets["a person's name"])); err != nil {
+		t.Fatal(err)
+	}
 	run(t, n.Namespace, "keys disable till").want(t, exitDone)
 	unissued := n.Unissued("console", "acme")
 	path, body := fixture.RotateByID(unissued, 1, 0)
@@ -56,8 +61,12 @@ func TestReport_NoSecret(t *testing.T) {
 		ReportingController: "merchant-operator-console", ReportingInstance: "test", Action: "Rotate", Reason: "Rotated", Note: secrets["a person's name"] + " rotated the key",
 		Regarding: corev1.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Merchant", Namespace: n.Namespace, Name: merchant.Name},
 	}
-	if err := installation.Client.Create(t.Context(), event); err != nil {
-		t.Fatal(err)
+	ofAnother := event.DeepCopy()
+	ofAnother.ReportingController = "policy-engine"
+	for _, each := range []*eventsv1.Event{event, ofAnother} {
+		if err := installation.Client.Create(t.Context(), each); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	secrets["a key"], secrets["an issued key"], secrets["an external key"] = plaintext, issued.Text("fullKey"), external
@@ -97,5 +106,14 @@ func TestReport_NoSecret(t *testing.T) {
 	}
 	if err := yaml.Unmarshal(bytes.TrimSpace([]byte(report.out)), &map[string]any{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A report that lacks a part does not name the person who lacks the right.
+func TestReport_MissingRight(t *testing.T) {
+	n := newTenant(t)
+	report := runAs(t, admin, n.Namespace, "", "report", "--as", "Ann Example").want(t, exitDone)
+	if !strings.Contains(report.out, "may not list") || strings.Contains(report.out, "Ann") {
+		t.Errorf("%s\n%s", report.out, report.problems)
 	}
 }

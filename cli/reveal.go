@@ -45,7 +45,7 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 	}
 	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
 	if usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition); usable != nil && usable.Status == metav1.ConditionFalse {
-		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", usable.Reason, usable.Message)
+		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", inline(usable.Reason), inline(usable.Message))
 	}
 	fmt.Fprintf(p.Out, "%s\n", plaintext)
 	return nil

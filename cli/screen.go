@@ -40,7 +40,7 @@ func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
 		fmt.Fprintln(to, "  nothing to do")
 	}
 	for _, next := range s.Next {
-		fmt.Fprintln(to, "  "+next)
+		fmt.Fprintln(to, "  "+inline(next))
 	}
 	return nil
 }

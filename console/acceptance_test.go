@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,7 +74,7 @@ func TestMerchantPage_Acceptance(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.status != "" {
-				k.Status.Conditions[0].Status, k.Status.Conditions[0].Reason = metav1.ConditionFalse, test.status
+				meta.SetStatusCondition(&k.Status.Conditions, metav1.Condition{Type: v1alpha1.UsableCondition, Status: metav1.ConditionFalse, Reason: test.status})
 				if err := cluster.Client.Status().Update(t.Context(), k); err != nil {
 					t.Fatal(err)
 				}
