@@ -7,13 +7,16 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -181,6 +184,54 @@ var _ = Describe("An update of a Merchant", func() {
 		expectInvalid(kube.Update(ctx, merchant), "spec.ipAllowlist[0]", "without host bits")
 	})
 })
+
+var _ = DescribeTable("A list has one owner: what Git applies by force is all that is in",
+	func(ctx SpecContext, manifest, field, ours, theirs string) {
+		git, another := object(manifest, set(field, ours)), object(manifest, set(field, theirs))
+		create(ctx, object(manifest, set(field, ours)))
+		apply := func(manifest *unstructured.Unstructured, options ...client.ApplyOption) error {
+			return kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest.DeepCopy()), options...)
+		}
+		Expect(apply(git, client.FieldOwner("git"), client.ForceOwnership)).To(Succeed())
+		Expect(apierrors.IsConflict(apply(another, client.FieldOwner("another")))).To(BeTrue(), "a second manager is told")
+
+		Expect(apply(another, client.FieldOwner("another"), client.ForceOwnership)).To(Succeed())
+		Expect(apply(git, client.FieldOwner("git"), client.ForceOwnership)).To(Succeed())
+		stored := object(manifest)
+		Expect(kube.Get(ctx, client.ObjectKeyFromObject(stored), stored)).To(Succeed())
+		path := strings.Split(field, ".")
+		got, _, _ := unstructured.NestedSlice(stored.Object, path...)
+		want, _, _ := unstructured.NestedSlice(git.Object, path...)
+		Expect(got).To(Equal(want))
+	},
+	Entry("a Merchant's allowlist", merchantManifest, "spec.ipAllowlist", "[203.0.113.7]", "[192.0.2.66]"),
+	Entry("a webhook's events", withWebhook, "spec.webhook.events", "[session.completed]", "[session.expired]"),
+	Entry("an ApiKey's allowlist", apiKeyManifest, "spec.ipAllowlist", "[203.0.113.7]", "[192.0.2.66]"),
+	Entry("permissions", apiKeyManifest, "spec.permissions", "[read]", "[create]"),
+)
+
+const withWebhook = merchantManifest + "  webhook: {url: 'https://shop.example/hooks'}\n"
+
+// An entry that another manager applied to a set stays whatever its owner applies. Only conditions have several writers.
+func TestCRD_ListsHaveOneOwner(t *testing.T) {
+	for _, kind := range []string{"apikeys", "merchants"} {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict([]byte(repository.Read(t, "config/crd/bases/merchant-operator.io_"+kind+".yaml")), &crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, version := range crd.Spec.Versions {
+			walkSchema(kind, *version.Schema.OpenAPIV3Schema, func(field string, schema apiextensionsv1.JSONSchemaProps) {
+				conditions := strings.HasSuffix(field, ".status.conditions")
+				if schema.Type == "array" && !conditions && (schema.XListType == nil || *schema.XListType != "atomic") {
+					t.Errorf("%s is a list that is not atomic", field)
+				}
+				if schema.Type == "object" && schema.AdditionalProperties != nil && (schema.XMapType == nil || *schema.XMapType != "atomic") {
+					t.Errorf("%s is a map that is not atomic", field)
+				}
+			})
+		}
+	}
+}
 
 // undecodableTimes are what the format date-time accepts and Go does not.
 var undecodableTimes = []string{

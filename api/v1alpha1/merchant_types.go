@@ -166,7 +166,8 @@ type Webhook struct {
 
 	// events are the types of events to send. Default: all types except session.created.
 	// +kubebuilder:validation:MaxItems=16
-	// +listType=set
+	// +kubebuilder:validation:XValidation:rule="self.all(e, self.exists_one(f, f == e))",message="must not have the same event twice"
+	// +listType=atomic
 	// +optional
 	Events []WebhookEvent `json:"events,omitempty"`
 
@@ -250,7 +251,8 @@ type MerchantSpec struct {
 	// ipAllowlist are the IP addresses and CIDR blocks from which keys of this merchant are accepted. Requests from
 	// other addresses get 401. Default: any address.
 	// +kubebuilder:validation:MaxItems=64
-	// +listType=set
+	// +kubebuilder:validation:XValidation:rule="self.all(b, self.exists_one(c, c == b))",message="must not have the same entry twice"
+	// +listType=atomic
 	// +optional
 	IPAllowlist []IPBlock `json:"ipAllowlist,omitempty"`
 

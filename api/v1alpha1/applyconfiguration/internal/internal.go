@@ -204,7 +204,7 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPBlock
-          elementRelationship: associative
+          elementRelationship: atomic
     - name: ipAllowlistMode
       type:
         namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.IPAllowlistMode
@@ -358,7 +358,7 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: com.github.merchant-operator.merchant-operator.api.v1alpha1.WebhookEvent
-          elementRelationship: associative
+          elementRelationship: atomic
     - name: resumeTrigger
       type:
         scalar: string
