@@ -24,7 +24,7 @@ func addCredentialsNamespace(flags *pflag.FlagSet, namespace *string) {
 }
 
 func addTrustedProxies(flags *pflag.FlagSet, proxies *[]netip.Prefix) {
-	flags.Var((*blocks)(proxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
+	flags.Var(newBlocks(proxies), "trusted-proxies", "CIDR blocks of proxies to accept X-Forwarded-For from, comma-separated; empty: none")
 }
 
 func addDrainDelay(flags *pflag.FlagSet, delay *time.Duration) {
@@ -81,19 +81,30 @@ func (l *logLevel) Set(text string) error { return (*slog.Level)(l).UnmarshalTex
 func (*logLevel) Type() string { return "level" }
 
 // blocks is a flag with CIDR blocks.
-type blocks []netip.Prefix
+type blocks struct {
+	value   *[]netip.Prefix
+	changed bool // the value is no longer the default
+}
+
+func newBlocks(value *[]netip.Prefix) *blocks { return &blocks{value: value} }
 
 // String returns the value of the flag.
 func (b *blocks) String() string {
-	texts := make([]string, 0, len(*b))
-	for _, block := range *b {
+	if b.value == nil {
+		return ""
+	}
+	texts := make([]string, 0, len(*b.value))
+	for _, block := range *b.value {
 		texts = append(texts, block.String())
 	}
 	return strings.Join(texts, ",")
 }
 
-// Set adds blocks; the flag may be repeated.
+// Set replaces the default, and adds blocks if the flag is repeated.
 func (b *blocks) Set(text string) error {
+	if !b.changed {
+		*b.value, b.changed = nil, true
+	}
 	for part := range strings.SplitSeq(text, ",") {
 		if part == "" { // --flag= means none
 			continue
@@ -102,7 +113,7 @@ func (b *blocks) Set(text string) error {
 		if err != nil {
 			return fmt.Errorf("%q is not a CIDR block; use a form like 10.0.0.0/8", part)
 		}
-		*b = append(*b, block)
+		*b.value = append(*b.value, block)
 	}
 	return nil
 }

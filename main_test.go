@@ -119,6 +119,8 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--pprof", "--pprof needs --secure-metrics"},
 		{"--webhook-allow-http=maybe", "--webhook-allow-http must be true or false"},
 		{"--webhook-allow-cidrs=::ffff:10.0.0.0/104", "--webhook-allow-cidrs: "},
+		{"--webhook-deny-cidrs=34.118.224.0", "is not a CIDR block"},
+		{"--webhook-deny-domains=https://svc", "--webhook-deny-domains: "},
 		{"--webhook-concurrency=0", "--webhook-concurrency must be at least 1"},
 		{"--webhook-max-in-flight=0", "--webhook-max-in-flight must be at least 1"},
 		{"--lease=1s", "--lease must be at least 18s: an attempt takes up to 15s"},

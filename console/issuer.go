@@ -50,7 +50,11 @@ func newIssuer(cluster *rest.Config, options Options) (*issuer, error) {
 	config := rest.AnonymousClientConfig(cluster)
 	config.Host, config.UserAgent = options.InternalURL, cluster.UserAgent
 	config.BearerToken, config.BearerTokenFile = cluster.BearerToken, cluster.BearerTokenFile
-	config.TLSClientConfig = rest.TLSClientConfig{CAFile: options.InternalCAFile}
+	config.TLSClientConfig = rest.TLSClientConfig{
+		CAFile: options.InternalCAFile,
+		// A connection that a balancer forgot is closed with its first request. Over HTTP/2 all rotations would wait for it together.
+		NextProtos: []string{"http/1.1"},
+	}
 	if options.InternalTokenFile != "" {
 		config.BearerToken, config.BearerTokenFile = "", options.InternalTokenFile
 	}

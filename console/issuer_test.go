@@ -2,17 +2,23 @@ package console
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/test/proxytest"
 )
 
 // answering is an issuer whose API knows the key from the given request on, and how often it was asked.
@@ -29,6 +35,40 @@ func answering(t *testing.T, from int64) (*issuer, *atomic.Int64) {
 	}))
 	t.Cleanup(server.Close)
 	return &issuer{server.Client(), server.URL}, asked
+}
+
+// A balancer in front of the internal port forgets the console's connection. One request fails, and the next one has a connection of its own.
+func TestIssuer_ConnectionForgotten(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	balancer := proxytest.NewBalancer(t, server.Listener.Addr().String())
+	api, err := newIssuer(&rest.Config{}, Options{InternalURL: "https://" + balancer.Address, InternalCAFile: authority})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.http.Timeout = 500 * time.Millisecond
+	get := func() error {
+		answer, err := api.http.Get(api.url)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	balancer.Forget()
+	first := get()
+	if err := get(); first == nil || err != nil {
+		t.Errorf("the first request: %v; the second: %v", first, err)
+	}
 }
 
 // A rotation whose answer could no longer be shown is not started: nobody would have its key.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
@@ -55,7 +56,7 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	for _, c := range change {
 		c(&options)
 	}
-	client, err := delivery.New(delivery.Options{AllowHTTP: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	client, err := delivery.New(delivery.Options{AllowHTTP: true, Rules: egress.Rules{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	dispatchertest.Must(t, err)
 	t.Cleanup(client.Close)
 	registry, changes := prometheus.NewRegistry(), status.NewChanges()

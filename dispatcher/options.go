@@ -3,11 +3,11 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
 	"github.com/merchant-operator/merchant-operator/dispatcher/receipts"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
@@ -25,8 +25,9 @@ type Options struct {
 
 	// AllowHTTP allows endpoints over plain HTTP. Default: https only.
 	AllowHTTP bool
-	// AllowCIDRs allows endpoints inside these blocks, besides public addresses. Default none.
-	AllowCIDRs []netip.Prefix
+	// Egress says which endpoints are allowed besides public addresses, and which are refused. Default: none besides, and
+	// egress.DefaultDeny and egress.DefaultDenyDomains refused.
+	Egress egress.Rules
 
 	// Lease is how long an event may be kept here. Default 30 s. It must be longer than an attempt; the rest is how long the event may wait for
 	// its attempt. A dispatcher that was killed delays its events less, see heartbeat.go.
@@ -62,6 +63,7 @@ func DefaultOptions() Options {
 	return Options{
 		Options:              shared,
 		CredentialsNamespace: "merchant-operator-credentials",
+		Egress:               egress.Rules{Deny: egress.DefaultDeny(), DenyDomains: egress.DefaultDenyDomains()},
 		Lease:                30 * time.Second,
 		Concurrency:          8,
 		MaxInFlight:          512,

@@ -30,9 +30,9 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	client, err := delivery.New(delivery.Options{AllowHTTP: options.AllowHTTP, AllowCIDRs: options.AllowCIDRs})
+	client, err := delivery.New(delivery.Options{AllowHTTP: options.AllowHTTP, Rules: options.Egress})
 	if err != nil {
-		return fmt.Errorf("--webhook-allow-cidrs: %w", err)
+		return err
 	}
 	defer client.Close()
 	r, err := role.Open(ctx, "dispatcher", options.Options, redis.Options{})

@@ -46,7 +46,7 @@ func (f testFixture) launch(t *testing.T, c dispatchertest.Cluster, change ...fu
 	dispatchertest.Must(t, err)
 	options.RedisURL = f.Server.URL()
 	options.Ops.Address = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
-	options.AllowHTTP, options.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	options.AllowHTTP, options.Egress.Allow = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	options.Log = slog.New(slog.NewTextHandler(f.Log, nil))
 	for _, change := range change {
 		change(&options)
@@ -153,7 +153,7 @@ func TestRun_StartErrors(t *testing.T) {
 		"noeviction":                   func(o *Options) { o.RedisURL = evicting.URL() },
 		"load the kubeconfig":          func(o *Options) { o.Kubeconfig = "/nowhere/kubeconfig" },
 		"listen for ops requests":      func(o *Options) { o.Ops.Address = "192.0.2.1:9090" },
-		"--webhook-allow-cidrs":        func(o *Options) { o.AllowCIDRs = []netip.Prefix{{}} },
+		"--webhook-allow-cidrs":        func(o *Options) { o.Egress.Allow = []netip.Prefix{{}} },
 		"--smtp-url must be":           func(o *Options) { o.MailServer.URL = "mail.example" },
 		"--lease must be at least":     func(o *Options) { o.Lease = time.Second },
 	} {

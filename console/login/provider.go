@@ -94,6 +94,9 @@ const providerTimeout = 5 * time.Second
 
 func newProvider(options ProviderOptions, callback string) (*provider, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // its type is documented
+	// A connection that a balancer forgot is closed with its first request. Over HTTP/2 all sign-ins would wait for it together.
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
 	if options.CAFile != "" {
 		text, err := os.ReadFile(options.CAFile)
 		if err != nil {

@@ -1,11 +1,14 @@
 package login
 
 import (
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/test/proxytest"
 )
 
 // Many who sign in while the provider does not answer wait for one request to it, and then get an error that says so.
@@ -44,6 +49,40 @@ func TestSignIn_ProviderHangs(t *testing.T) {
 	waiting.Wait()
 	if asked.Load() > people/5 {
 		t.Errorf("%d requests to the provider for %d people", asked.Load(), people)
+	}
+}
+
+// A balancer in front of the provider forgets the console's connection. One sign-in fails, and the next one has a connection of its own.
+func TestSignIn_ConnectionForgotten(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	balancer := proxytest.NewBalancer(t, server.Listener.Addr().String())
+	p, err := newProvider(ProviderOptions{CAFile: authority}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.http.Timeout = 500 * time.Millisecond
+	get := func() error {
+		answer, err := p.http.Get("https://" + balancer.Address)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	balancer.Forget()
+	first := get()
+	if err := get(); first == nil || err != nil {
+		t.Errorf("the first request: %v; the second: %v", first, err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"syscall"
 	"time"
 
@@ -35,8 +34,8 @@ const (
 type Options struct {
 	// AllowHTTP allows plain HTTP.
 	AllowHTTP bool
-	// AllowCIDRs allows blocks of addresses that are not public.
-	AllowCIDRs []netip.Prefix
+	// Rules say which addresses and names are allowed, besides public ones.
+	egress.Rules
 	// Timeout bounds one attempt; 0: the constant Timeout.
 	Timeout time.Duration
 	// Resolver resolves the names of endpoints; nil: the system's.
@@ -53,9 +52,9 @@ type Client struct {
 	transport *http.Transport
 }
 
-// New returns a Client. An error is about one of AllowCIDRs.
+// New returns a Client. An error is about one of the Rules, and names its flag.
 func New(options Options) (*Client, error) {
-	guard, err := egress.NewGuard(options.AllowCIDRs)
+	guard, err := egress.NewGuard(options.Rules)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +84,9 @@ func newTransport(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Dura
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        maxIdleConnection,
+		// All events to a host share an HTTP/2 connection. One that a balancer forgot would hold them all up for as long as the kernel sends
+		// packets again. A connection is closed before an attempt on it has timed out.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: timeout / 3, PingTimeout: timeout / 3},
 	}
 }
 

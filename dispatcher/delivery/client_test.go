@@ -10,11 +10,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
 	"github.com/merchant-operator/merchant-operator/test/dnstest"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
+	"github.com/merchant-operator/merchant-operator/test/proxytest"
 )
 
 // Every test runs where the environment names a proxy, which net/http reads only once. There is none
@@ -163,7 +166,7 @@ func TestSend_InternalAddresses(t *testing.T) {
 	inside := receive(t, status(http.StatusOK))
 	port := inside.URL[strings.LastIndexByte(inside.URL, ':'):]
 	closed := inside.trusting()
-	closed.AllowCIDRs, closed.AllowHTTP, closed.Resolver = nil, false, names.Resolver()
+	closed.Allow, closed.AllowHTTP, closed.Resolver = nil, false, names.Resolver()
 	for _, host := range []string{
 		"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "0.0.0.0", "[::]",
 		"169.254.169.254", "[fd00:ec2::254]", "10.0.0.1", "100.64.0.1", "[fe80::1%25lo]", "localhost", "shop.example", "cluster.example",
@@ -174,6 +177,34 @@ func TestSend_InternalAddresses(t *testing.T) {
 	}
 	if hits := inside.dials.Load(); hits != 0 {
 		t.Errorf("%d connections were made", hits)
+	}
+}
+
+// All events to a host share one HTTP/2 connection. A balancer that forgets it holds up none of them after a few attempts, although no
+// attempt was answered that says so. The next attempts get a connection of their own.
+func TestSend_ConnectionForgotten(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, http.HandlerFunc) *receiver{"HTTP/2": receive, "HTTP/1.1": receivePlain} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, status(http.StatusOK))
+			scheme, host, _ := strings.Cut(r.URL, "://")
+			balancer := proxytest.NewBalancer(t, host)
+			options := r.trusting()
+			options.Timeout = 500 * time.Millisecond
+			c := client(t, options)
+			request := attempt(scheme + "://" + balancer.Address + "/hooks")
+			if got := c.Send(t.Context(), request); got.Outcome != delivery.Delivered {
+				t.Fatalf("before: %+v", got)
+			}
+			balancer.Forget()
+			const most = 5
+			var results []delivery.Result
+			for range most {
+				results = append(results, c.Send(t.Context(), request))
+			}
+			if last := results[most-1]; last.Outcome != delivery.Delivered {
+				t.Errorf("%d attempts: %+v, on %d connections", most, results, balancer.Accepted())
+			}
+		})
 	}
 }
 
@@ -204,7 +235,7 @@ func TestSend_PublicEndpointPointsInside(t *testing.T) {
 		}
 	}
 	options := inside.trusting()
-	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	options.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	options.Resolver = names.Resolver()
 	names.Set("example.com", "127.0.0.1") // for which the receiver has a certificate
 	if got := send(t, options, attempt("https://example.com"+port)); got.Outcome != delivery.Delivered {
@@ -220,7 +251,7 @@ func TestSend_PublicEndpointPointsInside(t *testing.T) {
 }
 
 func TestNew_InvalidBlock(t *testing.T) {
-	if _, err := delivery.New(delivery.Options{AllowCIDRs: []netip.Prefix{{}}}); err == nil {
+	if _, err := delivery.New(delivery.Options{Rules: egress.Rules{Allow: []netip.Prefix{{}}}}); err == nil {
 		t.Error("accepted")
 	}
 }

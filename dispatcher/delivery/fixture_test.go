@@ -17,13 +17,14 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
 )
 
 // never is a timeout for tests in which something else must end the attempt.
 const never = time.Hour
 
 // loopback is what a platform's operator may open, and the tests' receivers need.
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+var loopback = egress.Rules{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 
 // delivered is what a receiver was sent.
 type delivered struct {
@@ -88,7 +89,7 @@ func unstarted(answer http.HandlerFunc) *receiver {
 
 // trusting returns options that open loopback and trust the receiver.
 func (r *receiver) trusting() delivery.Options {
-	options := delivery.Options{AllowCIDRs: loopback, AllowHTTP: true, Timeout: never}
+	options := delivery.Options{Rules: loopback, AllowHTTP: true, Timeout: never}
 	if certificate := r.Certificate(); certificate != nil {
 		options.RootCAs = x509.NewCertPool()
 		options.RootCAs.AddCert(certificate)

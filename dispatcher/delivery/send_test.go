@@ -50,7 +50,7 @@ func TestSend_Request(t *testing.T) {
 
 func TestSend_Timeout(t *testing.T) {
 	r := receive(t, func(_ http.ResponseWriter, request *http.Request) { <-request.Context().Done() })
-	opened := delivery.Options{AllowCIDRs: loopback, AllowHTTP: true}
+	opened := delivery.Options{Rules: loopback, AllowHTTP: true}
 	tests := map[string]struct {
 		url     string
 		options delivery.Options
@@ -77,7 +77,7 @@ func TestSend_EndlessAnswer(t *testing.T) {
 	}
 	for name, words := range tests {
 		t.Run(name, func(t *testing.T) {
-			options := delivery.Options{AllowCIDRs: loopback, AllowHTTP: true, Timeout: never}
+			options := delivery.Options{Rules: loopback, AllowHTTP: true, Timeout: never}
 			got := send(t, options, attempt(cleartext(speak(t, words, false))))
 			if want := (delivery.Result{Outcome: delivery.Delivered, Status: 200, Reason: "delivered"}); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
@@ -88,7 +88,7 @@ func TestSend_EndlessAnswer(t *testing.T) {
 
 func TestSend_SwitchingProtocols(t *testing.T) {
 	words := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tunnel\r\n\r\n"
-	options := delivery.Options{AllowCIDRs: loopback, AllowHTTP: true, Timeout: never}
+	options := delivery.Options{Rules: loopback, AllowHTTP: true, Timeout: never}
 	got := send(t, options, attempt(cleartext(speak(t, words, false))))
 	if want := (delivery.Result{Status: 101, Reason: "status_other"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,15 +19,24 @@ import (
 
 func guard(t testing.TB, open ...string) egress.Guard {
 	t.Helper()
-	blocks := make([]netip.Prefix, 0, len(open))
-	for _, block := range open {
-		blocks = append(blocks, netip.MustParsePrefix(block))
-	}
-	g, err := egress.NewGuard(blocks)
+	return guardOf(t, egress.Rules{Allow: prefixes(open...), Deny: egress.DefaultDeny(), DenyDomains: egress.DefaultDenyDomains()})
+}
+
+func guardOf(t testing.TB, rules egress.Rules) egress.Guard {
+	t.Helper()
+	g, err := egress.NewGuard(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	blocks := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		blocks = append(blocks, netip.MustParsePrefix(text))
+	}
+	return blocks
 }
 
 // special are the blocks of the IANA special-purpose address registries for IPv4 and IPv6, as of 2026,
@@ -38,6 +49,8 @@ var special = map[string]string{
 	"metadata of Alibaba Cloud":    "100.100.100.200/32",
 	"loopback":                     "127.0.0.0/8",
 	"Azure's host":                 "168.63.129.16/32",
+	"GKE's Services":               "34.118.224.0/20",
+	"IBM's private services":       "166.8.0.0/14",
 	"link-local":                   "169.254.0.0/16",
 	"metadata":                     "169.254.169.254/32",
 	"private 172.16":               "172.16.0.0/12",
@@ -66,8 +79,11 @@ var special = map[string]string{
 	"IPv4-mapped":                  "::ffff:0:0/96",
 	"IPv4-mapped loopback":         "::ffff:127.0.0.0/104",
 	"IPv4-translated":              "::ffff:0:0:0/96",
-	"NAT64":                        "64:ff9b::/96",
 	"NAT64 of loopback":            "64:ff9b::7f00:1/128",
+	"NAT64 of metadata":            "64:ff9b::a9fe:a9fe/128",
+	"NAT64 of private 10":          "64:ff9b::a00:0/104",
+	"NAT64 of Azure's host":        "64:ff9b::a83f:8110/128",
+	"NAT64 of GKE's Services":      "64:ff9b::2276:e000/116",
 	"local NAT64":                  "64:ff9b:1::/48",
 	"discard":                      "100::/64",
 	"dummy v6":                     "100:0:0:1::/64",
@@ -120,9 +136,11 @@ func TestCheck_PublicAddresses(t *testing.T) {
 	g := guard(t)
 	for _, text := range []string{
 		"1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001:82b::200e", "2001:4860:4860::8888",
+		// what DNS64 answers for public IPv4 receivers
+		"64:ff9b::808:808", "64:ff9b::5db8:d822",
 		// the neighbours of what is refused
 		"1.0.0.0", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
-		"168.63.129.15", "168.63.129.17", "169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "191.255.255.255",
+		"34.118.223.255", "34.118.240.0", "166.7.255.255", "166.12.0.0", "168.63.129.15", "168.63.129.17", "169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "191.255.255.255",
 		"192.0.1.0", "192.0.3.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "198.51.101.0",
 		"203.0.112.255", "203.0.114.0", "223.255.255.255",
 		"2001:200::", "2001:db7:ffff::", "2001:db9::", "2003::", "2606:4700::5eff:0:0", "3ffe:ffff::",
@@ -137,8 +155,62 @@ func TestCheck_AllowedBlocks(t *testing.T) {
 	g := guard(t, "10.1.0.0/16", "fd12::/16")
 	for text, want := range map[string]error{
 		"10.1.2.3": nil, "fd12::1": nil, "1.1.1.1": nil,
-		"10.2.0.1": egress.ErrRefused, "127.0.0.1": egress.ErrRefused, "169.254.169.254": egress.ErrRefused,
-		"fd00:ec2::254": egress.ErrRefused, "::ffff:10.1.2.3": egress.ErrRefused, "64:ff9b::a01:203": egress.ErrRefused,
+		"64:ff9b::a01:203": nil, // DNS64's address of 10.1.2.3
+		"10.2.0.1":         egress.ErrRefused, "127.0.0.1": egress.ErrRefused, "169.254.169.254": egress.ErrRefused,
+		"fd00:ec2::254": egress.ErrRefused, "::ffff:10.1.2.3": egress.ErrRefused, "64:ff9b::a02:1": egress.ErrRefused,
+	} {
+		if err := g.Check(netip.MustParseAddr(text)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", text, err, want)
+		}
+	}
+}
+
+// An allowed block of IPv6 opens no IPv4 address that is not allowed by itself.
+func TestCheck_EmbeddedIPv4(t *testing.T) {
+	for _, test := range []struct {
+		name, allow, address string
+		want                 error
+	}{
+		{"NAT64 of a public one", "64:ff9b::/96", "64:ff9b::808:808", nil},
+		{"NAT64 of metadata", "64:ff9b::/96", "64:ff9b::a9fe:a9fe", egress.ErrRefused},
+		{"NAT64 of GKE's Services", "64:ff9b::/96", "64:ff9b::34.118.224.1", egress.ErrRefused},
+		{"everything allowed", "::/0", "64:ff9b::a9fe:a9fe", egress.ErrRefused},
+		{"IPv4-mapped", "::/0", "::ffff:169.254.169.254", egress.ErrRefused},
+		{"IPv4-mapped, public", "::/0", "::ffff:8.8.8.8", egress.ErrRefused},
+		{"IPv4-compatible", "::/0", "::169.254.169.254", egress.ErrRefused},
+		{"IPv4-translated", "::/0", "::ffff:0:169.254.169.254", egress.ErrRefused},
+		{"loopback", "::1/128", "::1", nil},
+		{"6to4 of a public one", "2002::/16", "2002:808:808::1", nil},
+		{"6to4 of metadata", "2002::/16", "2002:a9fe:a9fe::1", egress.ErrRefused},
+		{"6to4 of metadata that looks like ISATAP of a public one", "2002::/16", "2002:a9fe:a9fe::5efe:8.8.8.8", egress.ErrRefused},
+		{"Teredo of public ones", "2001::/32", "2001:0:808:808:0:0:f7f7:f7f7", nil},
+		{"Teredo with an internal server", "2001::/32", "2001:0:a9fe:a9fe:0:0:f7f7:f7f7", egress.ErrRefused},
+		{"Teredo with an internal client", "2001::/32", "2001:0:808:808:0:0:5601:5601", egress.ErrRefused},
+		{"ISATAP of metadata", "fd12::/16", "fd12::5efe:169.254.169.254", egress.ErrRefused},
+		{"local NAT64, not allowed", "fd12::/16", "64:ff9b:1::808:808", egress.ErrRefused},
+		{"local NAT64 of a public one", "64:ff9b:1:abcd::/96", "64:ff9b:1:abcd::808:808", nil},
+		{"local NAT64 of metadata", "64:ff9b:1:abcd::/96", "64:ff9b:1:abcd::a9fe:a9fe", egress.ErrRefused},
+		{"local NAT64 of 64 bits, a public one", "64:ff9b:1::/64", "64:ff9b:1::8:808:800:0", nil},
+		{"local NAT64 of 64 bits, metadata", "64:ff9b:1::/64", "64:ff9b:1::a9:fea9:fe00:0", egress.ErrRefused},
+		{"local NAT64 of 56 bits, metadata", "64:ff9b:1::/56", "64:ff9b:1:a9:fe:a9fe::", egress.ErrRefused},
+		{"local NAT64 of 48 bits, a public one", "64:ff9b:1::/48", "64:ff9b:1:808:8:800::", nil},
+		{"local NAT64 of 48 bits, metadata", "64:ff9b:1::/48", "64:ff9b:1:a9fe:a9:fe00::", egress.ErrRefused},
+		{"local NAT64 that another gateway reads otherwise", "64:ff9b:1::/48", "64:ff9b:1:808:8:800:a9fe:a9fe", egress.ErrRefused},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := guard(t, test.allow).Check(netip.MustParseAddr(test.address)); !errors.Is(err, test.want) {
+				t.Errorf("%s with %s allowed: %v, want %v", test.address, test.allow, err, test.want)
+			}
+		})
+	}
+}
+
+// A platform may allow a network and deny the part of it where its cluster is.
+func TestCheck_DeniedBlocks(t *testing.T) {
+	g := guardOf(t, egress.Rules{Allow: prefixes("10.0.0.0/8"), Deny: prefixes("10.96.0.0/12", "2606:4700::/32")})
+	for text, want := range map[string]error{
+		"10.1.2.3": nil, "34.118.224.1": nil, "2a00:1450:4001:82b::200e": nil,
+		"10.96.0.1": egress.ErrRefused, "64:ff9b::10.96.0.1": egress.ErrRefused, "2606:4700:4700::1111": egress.ErrRefused,
 	} {
 		if err := g.Check(netip.MustParseAddr(text)); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", text, err, want)
@@ -152,13 +224,20 @@ func TestCheck_ZeroGuard(t *testing.T) {
 	}
 }
 
-func TestNewGuard_InvalidBlock(t *testing.T) {
-	for name, block := range map[string]netip.Prefix{
-		"none":         {},
-		"IPv4 in IPv6": netip.MustParsePrefix("::ffff:10.0.0.0/104"),
+func TestNewGuard_InvalidRule(t *testing.T) {
+	for _, test := range []struct {
+		name, flag string
+		rules      egress.Rules
+	}{
+		{"no block", "--webhook-allow-cidrs", egress.Rules{Allow: []netip.Prefix{{}}}},
+		{"IPv4 in IPv6", "--webhook-allow-cidrs", egress.Rules{Allow: prefixes("::ffff:10.0.0.0/104")}},
+		{"IPv4 in IPv6 denied", "--webhook-deny-cidrs", egress.Rules{Deny: prefixes("::ffff:10.0.0.0/104")}},
+		{"part of a local NAT64 prefix", "--webhook-allow-cidrs", egress.Rules{Allow: prefixes("64:ff9b:1::/104")}},
+		{"an empty domain", "--webhook-deny-domains", egress.Rules{DenyDomains: []string{"."}}},
+		{"a URL for a domain", "--webhook-deny-domains", egress.Rules{DenyDomains: []string{"https://svc"}}},
 	} {
-		if _, err := egress.NewGuard([]netip.Prefix{block}); err == nil {
-			t.Errorf("%s: accepted, want an error", name)
+		if _, err := egress.NewGuard(test.rules); err == nil || !strings.HasPrefix(err.Error(), test.flag+": ") {
+			t.Errorf("%s: %v, want an error about %s", test.name, err, test.flag)
 		}
 	}
 }
@@ -201,7 +280,9 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("%s passes", address)
 		}
 		for form, hidden := range embedded(address) {
-			t.Errorf("%s passes, and is %s by %s", address, hidden, form)
+			if form != "NAT64" || !public(hidden) || g.Check(hidden) != nil { // what NAT64 translates to public IPv4 is public
+				t.Errorf("%s passes, and is %s by %s", address, hidden, form)
+			}
 		}
 	})
 }
@@ -299,6 +380,86 @@ func TestDial_NameTurnsInternal(t *testing.T) {
 	}
 	if reached := inside.reached(t); reached != 3 {
 		t.Errorf("%d connections came through, want the 3 that were open", reached)
+	}
+}
+
+// dialInPod names the address that the test binary dials in a pod instead of running its tests.
+const dialInPod = "DIAL_IN_POD"
+
+func TestMain(m *testing.M) {
+	if address := os.Getenv(dialInPod); address != "" {
+		fmt.Println(dialAddress(address))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// dialAddress returns whom a Dialer with the system's resolver reaches, or its error.
+func dialAddress(address string) string {
+	g, err := egress.NewGuard(egress.Rules{Allow: prefixes("127.0.0.0/8"), DenyDomains: egress.DefaultDenyDomains()})
+	if err != nil {
+		return err.Error()
+	}
+	connection, err := egress.NewDialer(g, nil, patience).DialContext(context.Background(), "tcp", address)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = connection.Close() }()
+	return connection.RemoteAddr().String()
+}
+
+// The search list of a pod would ask acme.dev as acme.dev.svc.cluster.local first, which is a Service of whoever owns the namespace dev.
+func TestDial_SearchList(t *testing.T) {
+	names := dnstest.StartForPods(t)
+	names.Set("acme.dev", "127.0.0.1")
+	for _, attacked := range []string{"acme.dev", "lapsed.dev", "hooks.acme.shop", "acme"} {
+		for _, domain := range []string{"payments.svc.cluster.local", "svc.cluster.local", "cluster.local"} {
+			names.Set(attacked+"."+domain, "127.0.0.2")
+		}
+	}
+	server := listen(t)
+	for _, test := range []struct{ name, host, want string }{
+		{"a public name", "acme.dev", "127.0.0.1" + server.port},
+		{"with its last dot", "acme.dev.", "127.0.0.1" + server.port},
+		{"a name that lapsed", "lapsed.dev", "no such host"},
+		{"three labels", "hooks.acme.shop", "no such host"},
+		{"one label", "acme", egress.ErrRefused.Error()},
+		{"a Service by its short name", "acme.dev.svc", egress.ErrRefused.Error()},
+		{"a Service", "ACME.dev.svc.Cluster.local", egress.ErrRefused.Error()},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			program, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := names.Pod("payments", program)
+			pod.Env = append(os.Environ(), dialInPod+"="+test.host+server.port)
+			got, err := pod.CombinedOutput()
+			if err != nil || !strings.Contains(string(got), test.want) {
+				t.Errorf("%s: %s, %v; want %s", test.host, got, err, test.want)
+			}
+		})
+	}
+}
+
+// The names of a cluster's Services are refused by name, so that nobody learns which exist.
+func TestDial_DeniedDomain(t *testing.T) {
+	names := dnstest.Start(t)
+	server := listen(t)
+	rules := egress.Rules{Allow: prefixes("127.0.0.0/8"), DenyDomains: []string{".K8s.example."}}
+	dialer := egress.NewDialer(guardOf(t, rules), names.Resolver(), patience)
+	for host, want := range map[string]error{
+		"api.k8s.example": egress.ErrRefused, "K8S.Example.": egress.ErrRefused, "a.b.k8s.example.": egress.ErrRefused,
+		"notk8s.example": nil, "api.svc": nil,
+	} {
+		names.Set(strings.ToLower(strings.TrimSuffix(host, ".")), "127.0.0.1")
+		connection, err := dialer.DialContext(t.Context(), "tcp", host+server.port)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", host, err, want)
+		}
+		if err == nil {
+			_ = connection.Close()
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ const (
 // messages say what happened and what to do, for each reason of an unhealthy endpoint.
 var messages = map[string]string{
 	reasonAddressRefused: "The address is not public, so nothing is sent there. Set a public spec.webhook.url, or allow the network " +
-		"with --webhook-allow-cidrs of the dispatcher.",
+		"with --webhook-allow-cidrs, or the domain with --webhook-deny-domains, of the dispatcher.",
 	reasonURLRefused: "The URL is not allowed. Use https in spec.webhook.url, or allow http with --webhook-allow-http of the dispatcher.",
 	reasonTLSFailed: "The TLS handshake failed. The receiver needs a valid certificate of a public authority for its host name, with " +
 		"all intermediate certificates.",

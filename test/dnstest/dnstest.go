@@ -27,6 +27,11 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return start(t, conn)
+}
+
+func start(t testing.TB, conn net.PacketConn) *Server {
+	t.Helper()
 	server := &Server{conn: conn, zone: map[string][]netip.Addr{}}
 	var serving sync.WaitGroup
 	serving.Go(func() { server.serve(t.Errorf) })

@@ -85,7 +85,7 @@ func (c *cluster) token(ctx SpecContext, account string) string {
 
 func deliversAWebhook(ctx SpecContext) {
 	key := shared.apply(ctx, "webhook", func(m *v1alpha1.Merchant) {
-		m.Spec.Webhook = &v1alpha1.Webhook{URL: fmt.Sprintf("http://till.%s.svc:8080/hooks", shops)}
+		m.Spec.Webhook = &v1alpha1.Webhook{URL: fmt.Sprintf("http://till.%s.svc.cluster.local:8080/hooks", shops)}
 	})
 	made := till.charge(ctx, publicURL, key, "order-1")
 	Expect(till.post(ctx, publicURL, key, "/api/v1/sessions/"+made.SessionID+"/cancel", "").Status).To(Equal(http.StatusOK))

@@ -121,12 +121,18 @@ func (s *deployment) addReplica(n int) {
 
 func (s *deployment) addDispatcher(n int, flags ...string) {
 	s.t.Helper()
+	s.runDispatcher(&process{name: fmt.Sprintf("dispatcher-%d", n+1)}, flags...)
+}
+
+// runDispatcher starts the process as a dispatcher.
+func (s *deployment) runDispatcher(d *process, flags ...string) {
+	s.t.Helper()
 	toKube, kubeconfig := s.proxy(fixture.DispatcherAccount)
-	ops := s.address()
-	d := &process{name: fmt.Sprintf("dispatcher-%d", n+1), ops: ops, toKube: toKube, args: append([]string{
-		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--ops-address", ops,
+	d.ops, d.toKube = s.address(), toKube
+	d.args = append([]string{
+		"dispatcher", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--ops-address", d.ops,
 		"--lease", "20s", "--webhook-allow-http", "--webhook-allow-cidrs", "127.0.0.0/8",
-	}, flags...)}
+	}, flags...)
 	s.t.Cleanup(d.kill)
 	d.restart(s.t)
 	s.dispatchers = append(s.dispatchers, d)

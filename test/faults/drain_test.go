@@ -149,7 +149,7 @@ func (s *deployment) runHere(ctx context.Context, running *sync.WaitGroup) (publ
 	events := dispatcher.DefaultOptions()
 	events.Kubeconfig, events.RedisURL = s.directly(fixture.DispatcherAccount), s.url
 	events.Ops.Address, events.Log = s.address(), shared.logger()
-	events.AllowHTTP, events.AllowCIDRs = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	events.AllowHTTP, events.Egress.Allow = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	running.Go(func() {
 		if err := dispatcher.Run(ctx, events); err != nil {
 			s.t.Error(err)

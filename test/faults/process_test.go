@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +25,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/dnstest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubeproxy"
 )
@@ -35,6 +37,8 @@ type process struct {
 	args    []string
 	ops     string           // host:port
 	toKube  *kubeproxy.Proxy // its way to the Kubernetes API
+	env     []string         // more of its environment
+	names   *dnstest.Server  // which it asks as a pod does; nil: as the test does
 	running *exec.Cmd
 	ended   chan ending // receives how the running process ended
 }
@@ -45,8 +49,11 @@ type ending struct{ err error }
 // launch starts it without waiting for more.
 func (p *process) launch() error {
 	cmd := exec.Command(shared.program, p.args...)
+	if p.names != nil {
+		cmd = p.names.Pod("payments", shared.program, p.args...)
+	}
 	cmd.Stdout, cmd.Stderr = shared.logs, shared.logs
-	cmd.Env = append(os.Environ(), shared.spans.variables()...)
+	cmd.Env = slices.Concat(os.Environ(), shared.spans.variables(), p.env)
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)

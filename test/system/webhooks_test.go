@@ -272,7 +272,7 @@ func runDispatcher() error {
 	options.Ops.Address = os.Getenv(dispatcherOps)
 	options.Lease = time.Hour // what a killed one holds is taken over long before that
 	options.AllowHTTP = true
-	options.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	options.Egress.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	return dispatcher.Run(context.Background(), options)
 }
 

@@ -4,6 +4,11 @@
 serviceAccountName: {{ include "merchant-operator.roleName" . }}
 automountServiceAccountToken: true
 enableServiceLinks: false
+# A name with a dot is asked as it is written first: not acme.dev as acme.dev.svc.cluster.local, which the namespace dev answers.
+dnsConfig:
+  options:
+  - name: ndots
+    value: "1"
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
 {{- toYaml . | nindent 0 }}

@@ -17,7 +17,7 @@ import (
 // reach says, for one pod, who is let in at which port, and where it may go.
 type reach struct{ In, Out []string }
 
-const public = "0.0.0.0/0 but 10.0.0.0/8 but 100.64.0.0/10 but 127.0.0.0/8 but 169.254.0.0/16 but 172.16.0.0/12 but 192.168.0.0/16, ::/0 but fc00::/7 but fe80::/10"
+const public = "0.0.0.0/0 but 10.0.0.0/8 but 34.118.224.0/20 but 100.64.0.0/10 but 127.0.0.0/8 but 166.8.0.0/14 but 169.254.0.0/16 but 172.16.0.0/12 but 192.168.0.0/16, ::/0 but fc00::/7 but fe80::/10"
 
 func TestNetworkPolicy_Roles(t *testing.T) {
 	const (

@@ -100,6 +100,9 @@ func TestPods_HaveWhatTheyNeed(t *testing.T) {
 			t.Errorf("%s has %d replicas, want at least 2", name, *deployment.Spec.Replicas)
 		}
 		container := pod.Containers[0]
+		if options := pod.DNSConfig.Options; len(options) != 1 || options[0].Name != "ndots" || *options[0].Value != "1" {
+			t.Errorf("%s resolves names with %v", name, options)
+		}
 		if container.LivenessProbe.HTTPGet.Path != "/healthz" || container.ReadinessProbe.HTTPGet.Path != "/readyz" {
 			t.Errorf("%s is not probed at /healthz and /readyz", name)
 		}
@@ -191,6 +194,8 @@ apiserver:
 dispatcher:
   allowHTTP: true
   allowCIDRs: [10.1.0.0/16]
+  denyCIDRs: [10.1.9.0/24, 166.8.0.0/14]
+  denyDomains: [svc, k8s.example]
   concurrency: 1000000
   maxInFlight: 20000000
   failingLimit: 24h
@@ -237,7 +242,7 @@ func TestArguments_FromValues(t *testing.T) {
 			"--internal-cert-dir=/etc/merchant-operator/internal-certificate", "--internal-audience=pay",
 		},
 		"merchant-operator-dispatcher": {
-			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-concurrency=1000000",
+			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-deny-cidrs=10.1.9.0/24,166.8.0.0/14", "--webhook-deny-domains=svc,k8s.example", "--webhook-concurrency=1000000",
 			"--webhook-max-in-flight=20000000", "--webhook-failing-limit=24h", "--history=48h", "--history-entries=20000000",
 			"--smtp-url=smtp://mail.example.com:587", "--smtp-from=Example Pay <receipts@pay.example.com>", "--smtp-ca-file=/etc/merchant-operator/smtp-ca/ca.crt",
 		},

@@ -99,6 +99,9 @@ func TestPods_HaveWhatTheyNeed(t *testing.T) {
 			t.Errorf("%s has %d replicas, want at least 2", deployment.Name, *deployment.Spec.Replicas)
 		}
 		container := pod.Containers[0]
+		if options := pod.DNSConfig.Options; len(options) != 1 || options[0].Name != "ndots" || *options[0].Value != "1" {
+			t.Errorf("%s resolves names with %v", deployment.Name, options)
+		}
 		if container.LivenessProbe.HTTPGet.Path != "/healthz" || container.ReadinessProbe.HTTPGet.Path != "/readyz" {
 			t.Errorf("%s is not probed at /healthz and /readyz", deployment.Name)
 		}

@@ -1,0 +1,119 @@
+//go:build faults
+
+package faults
+
+import (
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/dnstest"
+	"github.com/merchant-operator/merchant-operator/test/proxytest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// networkFaults are between the dispatcher and merchants' endpoints.
+func networkFaults() []fault {
+	return []fault{
+		{"P10", "a tenant owns the namespace dev and has a Service for each merchant's domain", "events go to the merchant, also while its own name is gone", tryNamesOfServices},
+		{"P10", "a layer-4 balancer forgets the HTTP/2 connection of ten merchants", "their events arrive over another one", tryForgottenConnection},
+	}
+}
+
+// tryNamesOfServices has a cluster's name server answer acme.dev.svc.cluster.local, which a pod asks first by its search list.
+func tryNamesOfServices(t *testing.T) (int, string) {
+	t.Helper()
+	const events = 20
+	names := dnstest.StartForPods(t)
+	hooks := newReceiver(t)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(hooks.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stolen atomic.Int64
+	listener, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		stolen.Add(1)
+	})}}
+	service.Start()
+	t.Cleanup(service.Close)
+	names.Set("acme.dev.svc.cluster.local", "127.0.0.2")
+
+	s := deploy(t, 0, 0)
+	s.runDispatcher(&process{name: "dispatcher-1", names: names})
+	services := storetest.New(t, s.url)
+	coffee := s.Merchant("coffee", webhook("http://acme.dev:"+port+"/hooks"))
+	ids := s.events(services, coffee, events)
+	eventually(t, "an attempt fails while the name is gone", func() bool {
+		return stolen.Load() > 0 || attemptsEnded(t, s.dispatchers[0].ops, "dns") > 0
+	})
+	names.Set("acme.dev", "127.0.0.1")
+	for _, id := range ids {
+		eventually(t, "the event of "+id+" arrives", func() bool { return stolen.Load() > 0 || hooks.received(id) })
+	}
+	if stolen.Load() > 0 {
+		t.Errorf("%d events went to the Service", stolen.Load())
+	}
+	return events, fmt.Sprintf("%d events arrived, %d went to the Service", len(ids), stolen.Load())
+}
+
+// attemptsEnded is how many attempts of the dispatcher at an ops port ended with a reason.
+func attemptsEnded(t *testing.T, ops, reason string) (count float64) {
+	t.Helper()
+	for _, metric := range readMetrics(t, ops)["merchant_operator_webhook_attempts_total"].GetMetric() {
+		for _, label := range metric.GetLabel() {
+			if label.GetValue() == reason {
+				count += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return count
+}
+
+// tryForgottenConnection has a balancer keep the dispatcher's connection open and pass nothing on. The receiver is healthy.
+func tryForgottenConnection(t *testing.T) (int, string) {
+	t.Helper()
+	const merchants = 10
+	hooks := newReceiver(t)
+	secure := httptest.NewUnstartedServer(hooks)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	balancer := proxytest.NewBalancer(t, secure.Listener.Addr().String())
+
+	s := deploy(t, 0, 0)
+	s.runDispatcher(&process{name: "dispatcher-1", env: []string{"SSL_CERT_FILE=" + authority}})
+	services := storetest.New(t, s.url)
+	var all []*v1alpha1.Merchant
+	for n := range merchants {
+		merchant := s.Merchant(fmt.Sprintf("shop-%d", n), webhook("https://"+balancer.Address+"/hooks"))
+		s.arrive(services, merchant, hooks, 1)
+		all = append(all, merchant)
+	}
+	before := balancer.Accepted()
+	balancer.Forget()
+	var ids []string
+	for _, merchant := range all {
+		ids = append(ids, s.events(services, merchant, 1)...)
+	}
+	for _, id := range ids {
+		eventually(t, "the event of "+id+" arrives", func() bool { return hooks.received(id) })
+	}
+	return len(ids), fmt.Sprintf("%d connections before, %d afterwards; all %d events arrived", before, balancer.Accepted()-before, len(ids))
+}

@@ -1,0 +1,106 @@
+package proxytest
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// Balancer is a layer-4 load balancer on loopback that can forget its connections, as one does that fails over: it keeps them open,
+// and passes nothing on. New connections work.
+type Balancer struct {
+	Address string // host:port
+
+	listener net.Listener
+	backend  string
+	serving  sync.WaitGroup
+
+	mu        sync.Mutex
+	open      []net.Conn
+	forgotten chan struct{} // closed when the connections opened since the last time are forgotten
+	accepted  int
+}
+
+// NewBalancer returns a Balancer in front of a TCP server, until the end of the test.
+func NewBalancer(t testing.TB, backend string) *Balancer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Balancer{Address: listener.Addr().String(), listener: listener, backend: backend, forgotten: make(chan struct{})}
+	b.serving.Go(b.serve)
+	t.Cleanup(b.close)
+	return b
+}
+
+// Forget makes every open connection silent.
+func (b *Balancer) Forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.forgotten)
+	b.forgotten = make(chan struct{})
+}
+
+// Accepted returns how many connections were opened so far.
+func (b *Balancer) Accepted() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.accepted
+}
+
+func (b *Balancer) serve() {
+	for {
+		client, err := b.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		server, err := net.Dial("tcp", b.backend)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		b.mu.Lock()
+		b.accepted++
+		b.open = append(b.open, client, server)
+		forgotten := b.forgotten
+		b.mu.Unlock()
+		b.serving.Go(func() { pass(client, server, forgotten) })
+		b.serving.Go(func() { pass(server, client, forgotten) })
+	}
+}
+
+// pass copies what one side says to the other, and goes on to read it when the connection is forgotten.
+func pass(from, to net.Conn, forgotten <-chan struct{}) {
+	content := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(content)
+		select {
+		case <-forgotten:
+			if err == nil {
+				continue
+			}
+			return // the other side is not told
+		default:
+		}
+		if n > 0 {
+			if _, err := to.Write(content[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			_ = to.Close()
+			return
+		}
+	}
+}
+
+func (b *Balancer) close() {
+	_ = b.listener.Close()
+	b.mu.Lock()
+	for _, connection := range b.open {
+		_ = connection.Close()
+	}
+	b.mu.Unlock()
+	b.serving.Wait()
+}
