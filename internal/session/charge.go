@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/mail"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -102,6 +103,29 @@ func validEmail(s string) bool {
 	}
 	address, err := mail.ParseAddress(s)
 	return err == nil && address.Name == "" && address.Address == s
+}
+
+// localDomains are last labels of names that lead into a private network, or nowhere.
+var localDomains = []string{"arpa", "corp", "home", "internal", "invalid", "lan", "local", "localdomain", "localhost", "svc"}
+
+// ReceiptAddress returns the CustomerEmail if it is a mailbox on the internet, else the empty string: an address literal, a
+// local name or a route through another host (a%b@c, a!b@c) would steer the platform's mail server. Such a charge is
+// accepted all the same, because an address never stops a sale.
+func (c Charge) ReceiptAddress() string {
+	at := strings.LastIndexByte(c.CustomerEmail, '@')
+	if at < 0 || strings.ContainsAny(c.CustomerEmail[:at], `%!:"@`) {
+		return ""
+	}
+	labels := strings.Split(strings.ToLower(c.CustomerEmail[at+1:]), ".")
+	last := labels[len(labels)-1]
+	notLetter := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }
+	switch {
+	case len(labels) < 2, slices.Contains(labels, ""), strings.ContainsAny(c.CustomerEmail[at+1:], "[]:"):
+		return ""
+	case strings.ContainsFunc(last, notLetter) && !strings.HasPrefix(last, "xn--"), slices.Contains(localDomains, last):
+		return ""
+	}
+	return c.CustomerEmail
 }
 
 // ErrNotCents says that a literal is not a whole number of cents this program can hold.

@@ -381,3 +381,41 @@ func BenchmarkIdempotencyKey(b *testing.B) {
 		})
 	}
 }
+
+// A receipt goes to mailboxes on the internet only; the charge is valid in any case.
+func TestReceiptAddress(t *testing.T) {
+	for _, test := range []struct {
+		name, email string
+		receipt     bool
+	}{
+		{"none", "", false},
+		{"a mailbox", "ada@example.com", true},
+		{"with a plus and a dot", "ada.l+till@shop.example.co.uk", true},
+		{"an internationalized domain", "ada@m\u00fcller.example", true},
+		{"an internationalized last label", "ada@example.xn--55qx5d", true},
+		{"a last label in its own script", "ada@example.\u0440\u0444", true},
+		{"an address literal", "root@[10.0.0.5]", false},
+		{"an address without brackets", "root@10.0.0.5", false},
+		{"an address in hexadecimal", "root@0x7f.0x1", false},
+		{"one label", "a@localhost", false},
+		{"a local name", "a@mail.localhost", false},
+		{"a Service", "a@smtp.mail.svc.cluster.local", false},
+		{"a name of a cloud", "a@metadata.google.INTERNAL", false},
+		{"a route by percent", "a%internal.example@example.com", false},
+		{"a route by bang", "internal!a@example.com", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			charge := session.Charge{AmountCents: 100, CustomerEmail: test.email}
+			want := ""
+			if test.receipt {
+				want = test.email
+			}
+			if got := charge.ReceiptAddress(); got != want {
+				t.Errorf("%q: a receipt goes to %q, want %q", test.email, got, want)
+			}
+			if err := charge.Validate(); err != nil {
+				t.Errorf("%q: %v", test.email, err)
+			}
+		})
+	}
+}
