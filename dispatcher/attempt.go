@@ -25,6 +25,7 @@ type deliverer struct {
 	options Options
 	outbox  *outbox.Outbox
 	sender  sender
+	index   index
 	metrics *metrics
 	tracer  *tracing.Tracer // nil: no tracing
 	now     func() time.Time
@@ -48,7 +49,7 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	}
 	body, err := feed.Encode(event)
 	if err != nil {
-		d.log.Error("could not encode an event; it is now a dead letter", "eventID", event.ID, "error", err)
+		d.log.Error("could not encode an event; it is now a dead letter", "event", loop.EventHash(event.ID), "error", err)
 		d.deadLetter(context.WithoutCancel(ctx), j.lease, outbox.Details{Reason: reasonEncodeError, Merchant: j.endpoint.Merchant.String()})
 		return inconclusive
 	}
@@ -79,6 +80,10 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 		return inconclusive
 	case result.Reason == delivery.ReasonInterrupted: // by the shutdown
 		d.deferJobs(ctx, 0, deferredStopping, j)
+		return inconclusive
+	}
+	if d.index.Endpoint(event.MerchantID).Target != j.endpoint.Target { // a 410 of the former URL must not disable the present one
+		d.deferJobs(ctx, 0, deferredChanged, j)
 		return inconclusive
 	}
 	d.recordFailure(ctx, j, result, took)
@@ -149,7 +154,7 @@ func (d *deliverer) record(ctx context.Context, j job, write func(context.Contex
 			d.metrics.leasesLost.Inc()
 			return false
 		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.leaseEnd), !loop.Pause(ctx, recordPause):
-			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "eventID", j.lease.Event.ID, "error", err)
+			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "event", loop.EventHash(j.lease.Event.ID), "error", err)
 			return false
 		}
 	}
@@ -170,7 +175,7 @@ func (d *deliverer) finish(ctx context.Context, lease outbox.Lease, end func(con
 	case errors.Is(err, outbox.ErrLeaseLost):
 		d.metrics.leasesLost.Inc()
 	case err != nil:
-		d.log.Error("could not finish an event; retrying when its lease ends", "eventID", lease.Event.ID, "error", err)
+		d.log.Error("could not finish an event; retrying when its lease ends", "event", loop.EventHash(lease.Event.ID), "error", err)
 	}
 	return err == nil
 }

@@ -43,6 +43,36 @@ func TestAttempt_RepeatsTheSameBytes(t *testing.T) {
 	}
 }
 
+// The former URL answers 410 when there is another one already. The event goes there, and the new endpoint is not disabled.
+func TestAttempt_FormerURLGone(t *testing.T) {
+	f := newFixture(t)
+	asked, changed := make(chan struct{}), make(chan struct{})
+	former := newReceiver(t, func(int, *http.Request) int {
+		close(asked)
+		<-changed
+		return http.StatusGone
+	})
+	present := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(former.URL, 7)
+	f.Event(t, acme.MerchantID)
+	stop := start(t, f.dispatcher(t))
+	<-asked
+	moved := f.Moved(acme, "moved")
+	moved.URL = present.URL
+	f.Index.Put(moved)
+	close(changed)
+	present.await(t, 1)
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	f.Event(t, acme.MerchantID)
+	present.await(t, 2)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if letters := f.DeadLetters(t); len(letters) != 0 {
+		t.Errorf("dead letters: %+v", letters)
+	}
+}
+
 // An event that fails for the whole schedule is a dead letter.
 func TestAttempt_DeadLetterAfterTheSchedule(t *testing.T) {
 	f := newFixture(t)

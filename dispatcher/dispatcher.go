@@ -47,7 +47,6 @@ type dispatcher struct {
 	*deliverer
 	redis     *redis.Client // to learn of new events
 	store     *store.Store  // to sweep
-	index     index
 	rotations *rotations
 	pollEvery time.Duration
 
@@ -66,9 +65,10 @@ type dispatcher struct {
 func newDispatcher(
 	deliverer *deliverer, client *redis.Client, sessions *store.Store, index index, rotations *rotations, identity string,
 ) *dispatcher {
+	deliverer.index = index
 	deliverer.holders = newHolders(deliverer.outbox, identity, deliverer.log)
 	d := &dispatcher{
-		deliverer: deliverer, redis: client, store: sessions, index: index, rotations: rotations, pollEvery: pollInterval, recorded: newRecorded(),
+		deliverer: deliverer, redis: client, store: sessions, rotations: rotations, pollEvery: pollInterval, recorded: newRecorded(),
 	}
 	d.queues = newEndpointQueues(deliverer, queueLimits{
 		concurrency: d.options.Concurrency, maxInFlight: d.options.MaxInFlight, jobsPerAttempt: jobsPerAttempt,

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -35,7 +36,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (more boo
 	})
 	for _, id := range leased.Undecodable {
 		d.metrics.deadLettered(feed.Event{}, outbox.ReasonDecodeError)
-		d.log.Error("could not decode an event; it is now a dead letter", "eventID", id)
+		d.log.Error("could not decode an event; it is now a dead letter", "event", loop.EventHash(id))
 	}
 	if leased.Expired > 0 {
 		d.metrics.expiredEvents(leased.Expired)
@@ -150,6 +151,7 @@ type decision struct {
 // Why an event is deferred. They label a metric.
 const (
 	deferredBusy        = "busy"
+	deferredChanged     = "endpoint_changed" // while an attempt failed
 	deferredBreaker     = "breaker"
 	deferredStopping    = "stopping"
 	deferredUnsigned    = "no_secret"
@@ -235,7 +237,7 @@ var deferralCauses = map[string]string{
 func (d *dispatcher) logDeferral(decided decision, lease outbox.Lease) {
 	if decided.delay >= time.Minute && d.log.Allow(decided.reason, maxDeferral) {
 		d.log.Warn("events are waiting", "reason", decided.reason, "cause", deferralCauses[decided.reason],
-			"merchantID", lease.Event.MerchantID, "eventID", lease.Event.ID)
+			"merchantID", lease.Event.MerchantID, "event", loop.EventHash(lease.Event.ID))
 	}
 }
 

@@ -110,7 +110,7 @@ func (m *metrics) initialize() {
 	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, outbox.ReasonDecodeError}) {
 		m.newDeadLetters.WithLabelValues(reason)
 	}
-	for _, reason := range []string{deferredBusy, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
+	for _, reason := range []string{deferredBusy, deferredChanged, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, bin := range refundAges {

@@ -98,7 +98,7 @@ func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) er
 		return nil
 	}
 	if recorded {
-		r.log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "eventID", event.ID)
+		r.log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "event", loop.EventHash(event.ID))
 	}
 	if endpoint.UID == "" {
 		return nil
