@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,7 +21,7 @@ type escapingWriter struct {
 
 // Write escapes the text and writes it.
 func (w *escapingWriter) Write(text []byte) (int, error) {
-	all := append(w.cut, text...)
+	all := slices.Concat(w.cut, text)
 	w.cut = nil
 	if last := lastStart(all); last < len(all) && (!utf8.FullRune(all[last:]) || all[last] == '\r') {
 		w.cut = bytes.Clone(all[last:])
@@ -49,9 +50,9 @@ func escape(text, except string) string {
 		return text
 	}
 	var out strings.Builder
-	for i, size := 0, 0; i < len(text); i += size {
-		var r rune
-		switch r, size = utf8.DecodeRuneInString(text[i:]); {
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
 		case r == utf8.RuneError && size == 1: // a byte above 0x7f may be a control character of its own
 			fmt.Fprintf(&out, `\u%04x`, text[i])
 		case safe(r), r == '\r' && safe('\n') && strings.HasPrefix(text[i+size:], "\n"): // as lines of CSV end
@@ -59,6 +60,7 @@ func escape(text, except string) string {
 		default:
 			fmt.Fprintf(&out, `\u%04x`, r)
 		}
+		i += size
 	}
 	return out.String()
 }

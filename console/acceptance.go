@@ -106,7 +106,7 @@ const (
 )
 
 // awaitForce waits until what the spec of a key wants is in force, or forceTimeout. Where too many wait already, it does not.
-func (c *console) awaitForce(ctx context.Context, viewer login.Person, merchant types.UID, key types.UID, want string) {
+func (c *console) awaitForce(ctx context.Context, viewer login.Person, merchant, key types.UID, want string) {
 	end, err := c.waits.Begin(viewer.User)
 	if err != nil {
 		return
