@@ -269,6 +269,149 @@ var _ = Describe("A deletion in a namespace that has deleted too much", func() {
 	})
 })
 
+// freeze makes a published object immutable, as a person with rights there or an admission policy may.
+func (f *fixture) freeze(object client.Object) {
+	GinkgoHelper()
+	Expect(f.kube.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(`{"immutable":true}`)))).To(Succeed())
+}
+
+var _ = Describe("Published objects that are immutable", func() {
+	for _, always := range []bool{false, true} {
+		// With a policy, what the operator creates anew is immutable too.
+		policy := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			switch object := object.(type) {
+			case *corev1.Secret:
+				object.Immutable = &always
+			case *corev1.ConfigMap:
+				object.Immutable = &always
+			}
+			return c.Create(ctx, object, options...)
+		}}
+		It(fmt.Sprintf("restrict, rotate and end all the same; by a policy: %t", always), func() {
+			f := newFixture(policy)
+			merchant := f.merchant(aMerchant("coffee").webhook())
+			digest := apikey.NewDigest("a key from a vault, with 32 characters")
+			disabled, rotated, deleted := f.key(aKey("disabled", "coffee")), f.key(aKey("rotated", "coffee")), f.key(aKey("deleted", "coffee").digest(digest))
+			for _, key := range []*v1alpha1.ApiKey{disabled, rotated, deleted} {
+				f.freeze(f.publishedSecret(key))
+			}
+			f.freeze(f.secret(f.credentials, published.DigestClaimName(digest)))
+			f.freeze(f.secret(f.credentials, published.WebhookName(published.ID(merchant.UID))))
+			configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.credentials, Name: published.MerchantName(published.ID(merchant.UID))}}
+			f.freeze(configMap)
+
+			change(f, disabled, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+			Eventually(func() bool {
+				secret := f.publishedSecret(disabled)
+				return secret != nil && strings.Contains(string(secret.Data["record.json"]), string(v1alpha1.ApiKeyDisabled))
+			}).Should(BeTrue())
+			Expect(f.record(disabled).State).To(Equal(v1alpha1.ApiKeyDisabled))
+			change(f, rotated, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.Trigger = "leaked" })
+			f.awaitGeneration(rotated, 2)
+			f.awaitReady(rotated)
+			change(f, disabled, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyActive })
+			f.awaitReady(disabled)
+			Expect(condition(disabled, v1alpha1.KeyLostCondition)).To(BeNil())
+			f.delete(deleted.DeepCopy())
+			f.awaitGone(deleted)
+
+			change(f, merchant, func(m *v1alpha1.Merchant) {
+				m.Spec.State, m.Spec.Webhook.RotationTrigger = v1alpha1.MerchantSuspended, "leaked"
+			})
+			f.awaitReady(merchant)
+			Expect(f.merchantRecord(Default, merchant).State).To(Equal(v1alpha1.MerchantSuspended))
+			f.delete(merchant.DeepCopy())
+			f.awaitGone(merchant.DeepCopy())
+			Expect(f.tombstones()).To(ConsistOf(
+				published.KeyTombstoneName(published.ID(deleted.UID)), published.MerchantTombstoneName(published.ID(merchant.UID))))
+		})
+	}
+})
+
+var _ = Describe("Published objects that nobody may update", func() {
+	// refusing refuses all writes into the credentials namespace that it names.
+	refusing := func(f *atomic.Pointer[string]) interceptor.Funcs {
+		refused := func(verb string, object client.Object) error {
+			if verbs := f.Load(); verbs != nil && strings.Contains(*verbs, verb) && strings.HasPrefix(object.GetNamespace(), "credentials-") {
+				return errors.New("a policy refuses to " + verb + " it")
+			}
+			return nil
+		}
+		return interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				if err := refused("create", object); err != nil {
+					return err
+				}
+				return c.Create(ctx, object, options...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+				if err := refused("update", object); err != nil {
+					return err
+				}
+				return c.Update(ctx, object, options...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				if err := refused("delete", object); err != nil {
+					return err
+				}
+				return c.Delete(ctx, object, options...)
+			},
+		}
+	}
+
+	It("are deleted and remembered all the same", func() {
+		var refuse atomic.Pointer[string]
+		f := newFixture(refusing(&refuse))
+		merchant, key := f.merchant(aMerchant("coffee")), f.key(aKey("till", "coffee"))
+		refuse.Store(new("update"))
+		f.delete(key.DeepCopy())
+		f.delete(merchant.DeepCopy())
+		f.awaitGone(key.DeepCopy())
+		f.awaitGone(merchant.DeepCopy())
+		Expect(f.publishedNames()).To(BeEmpty())
+		Expect(f.tombstones()).To(HaveLen(2))
+	})
+
+	It("say that the key still works", func() {
+		var refuse atomic.Pointer[string]
+		f := newFixture(refusing(&refuse))
+		merchant, key, deleted := f.merchant(aMerchant("coffee")), f.key(aKey("till", "coffee")), f.key(aKey("deleted", "coffee"))
+		refuse.Store(new("update, create, delete"))
+		change(f, key, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		f.awaitStalled(key, v1alpha1.ReasonStillAccepted)
+		Expect(condition(key, v1alpha1.ReadyCondition).Message).To(ContainSubstring("the key still works"))
+		Expect(f.events(key)).To(ContainElement(ContainSubstring("the key still works")))
+		f.delete(deleted.DeepCopy())
+		f.awaitStatus(deleted, kstatus.TerminatingStatus, v1alpha1.ReasonStillAccepted)
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		f.awaitStalled(merchant, v1alpha1.ReasonStillAccepted)
+
+		refuse.Store(nil)
+		f.awaitUnusable(key, v1alpha1.ReasonDisabled)
+		f.awaitReady(merchant)
+		f.awaitGone(deleted)
+	})
+})
+
+var _ = Describe("A published Secret that is being deleted", func() {
+	It("and that a finalizer holds is a lost key", func() {
+		f := newFixture()
+		f.merchant(aMerchant("coffee"))
+		key := f.key(aKey("till", "coffee"))
+		secret := f.publishedSecret(key)
+		f.strip(secret)
+		f.delete(secret)
+		Eventually(func() string {
+			f.read(key)
+			return condition(key, v1alpha1.ReadyCondition).Message
+		}).Should(ContainSubstring("is being deleted"))
+		change(f, secret, func(s *corev1.Secret) { s.Finalizers = nil })
+		f.awaitGeneration(key, 2)
+		f.awaitReady(key)
+		Expect(condition(key, v1alpha1.KeyLostCondition)).NotTo(BeNil())
+	})
+})
+
 var _ = Describe("A deletion of an owner with more Secrets than the operator delivers", func() {
 	DescribeTable("revokes first, and deletes a few of them at a time",
 		func(apply func(*fixture) (owner client.Object, kind, revoked string)) {

@@ -64,6 +64,8 @@ const (
 	ReasonRotationDeferred = "RotationDeferred"
 	// ReasonNewerVersion: a newer operator wrote the published object; this operator does not change it.
 	ReasonNewerVersion = "NewerVersion"
+	// ReasonStillAccepted: what only restricts could not be published, or what was deleted not be revoked. Keys work as before.
+	ReasonStillAccepted = "StillAccepted"
 	// ReasonTooManyDeleted: too many objects of the namespace were deleted, so that this deleted one keeps the operator's finalizer. It is
 	// revoked and remembered.
 	ReasonTooManyDeleted = "TooManyDeleted"

@@ -128,6 +128,8 @@ func (p Published) read(ctx context.Context, keyID string) (*corev1.Secret, publ
 		return nil, published.KeyRecord{}, ErrNoKey
 	case err != nil:
 		return nil, published.KeyRecord{}, fmt.Errorf("%w: read key %s: %w", ErrKubernetes, keyID, err)
+	case secret.DeletionTimestamp != nil: // it opens nothing, whatever finalizers hold it
+		return nil, published.KeyRecord{}, ErrNoKey
 	}
 	record, err := published.DecodeKey(secret)
 	if err != nil {

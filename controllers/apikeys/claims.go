@@ -167,7 +167,7 @@ func (r *Reconciler) writeClaims(ctx context.Context, f facts, claims []claimSta
 		}
 		secret, err := published.EncodeDigestClaim(r.CredentialsNamespace, claim)
 		if err == nil {
-			err = writes.ReplaceSecret(ctx, r.Client, c.secret, secret)
+			err = writes.Replace(ctx, r.Client, c.secret, secret)
 		}
 		if err != nil {
 			return fmt.Errorf("claim spec.keyDigest: %w", err)

@@ -76,7 +76,7 @@ func first(f facts, rules ...rule) (outcome conditions.Outcome, ok bool) {
 
 // obstacle returns what prevents that a key is issued or moved; ok is false if nothing does.
 func obstacle(f facts) (outcome conditions.Outcome, ok bool) {
-	return first(f, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
+	return first(f, recordEnding, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
 }
 
 // outcomeFor returns whether the spec is in force. Whether the key is accepted says usable.
@@ -173,6 +173,14 @@ func restrictedEnvelope(f facts) *corev1.Secret {
 	want.Permissions, want.IPAllowlist = narrowed(record, f.apiKey.Spec)
 	secret, _ := published.RestrictKey(f.secret, want, f.now) // the envelope is readable
 	return secret
+}
+
+// recordEnding: the key opens nothing, and a new one can be published only when the Secret is gone.
+func recordEnding(f facts) (conditions.Outcome, bool) {
+	if f.ending.IsZero() {
+		return conditions.Outcome{}, false
+	}
+	return tenantsecret.Ending(f.secret.Name+" of the credentials namespace, so that the key gets 401,", f.ending, f.now), true
 }
 
 // newerVersion: an older operator must not change what a newer one wrote, but for revoking it.

@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
 // facts is everything that a decision about an ApiKey needs.
@@ -42,6 +43,8 @@ type facts struct {
 	digest *apikey.Digest
 	// secret is the published Secret of the key id; nil: none.
 	secret *corev1.Secret
+	// ending is since when the published Secret is being deleted; zero: it is not. It opens nothing, and no other can take its name.
+	ending time.Time
 	// record is the content of the published Secret; nil: none that is usable.
 	record *published.KeyRecord
 	// newer is true if a newer operator wrote the published Secret. This version cannot read it.
@@ -189,6 +192,9 @@ func (r *Reconciler) readRecord(ctx context.Context, from client.Reader, f *fact
 		if !f.recordOfAnother() {
 			r.versions.exists(record.KeyID, newVersion(record))
 		}
+	}
+	if writes.Ending(secret) {
+		f.ending, f.record, f.newer = secret.DeletionTimestamp.Time, nil, false
 	}
 	return nil
 }

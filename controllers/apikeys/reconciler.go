@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
 	restricted, err := r.publishRestriction(ctx, cached)
 	if err != nil {
-		return reconciler.Finish(err)
+		return reconciler.Finish(r.reportStillAccepted(ctx, cached, err))
 	}
 	if restricted {
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
@@ -146,7 +146,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
 	secrets, err := r.revoke(ctx, apiKey)
 	if err != nil {
-		return reconciler.Finish(err)
+		return reconciler.Finish(r.reportUnrevoked(ctx, apiKey, err))
 	}
 	if wait := r.Wait(apiKey); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
@@ -160,23 +160,28 @@ func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (rec
 		held, err = r.Release(ctx, published.TombstoneApiKey, apiKey)
 	}
 	if held {
-		return r.Finish(apiKey, reconciler.HeldRecheck, r.reportDeletion(ctx, apiKey, reconciler.Held("The key")))
+		return r.Finish(apiKey, reconciler.HeldRecheck, r.reportDeletion(ctx, apiKey, reconciler.Held("The key"), metav1.ConditionFalse))
 	}
 	return r.Finish(apiKey, 0, err)
 }
 
-// revoke ends the key, and returns the delivered Secrets. Nothing delays the revocation, and the record stays until the tombstone is written,
-// so that an interruption forgets nothing. An ApiKey that never had a record, a claim or a delivery leaves no tombstone. It reads from the
-// API server, because the cache may be late.
+// errStillAccepted: nothing of a deleted ApiKey could be changed, so that its key works as before.
+var errStillAccepted = errors.New("the key still works")
+
+// revoke ends the key, and returns the delivered Secrets. Nothing delays the revocation, and the record stays until the tombstone is written
+// and claims are retired, so that an interruption forgets nothing. If disabling the key is refused, the tombstone and the deletion end it, each
+// of them alone. An ApiKey that never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache
+// may be late.
 func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]delivered, error) {
 	secret, err := r.uncachedSecret(ctx, apiKey)
 	if err != nil {
 		return nil, err
 	}
+	var undisabled, unretired, unremembered error
 	if secret != nil {
 		r.auditDeletion(ctx, apiKey, secret)
-		if err := writes.DisableKey(ctx, r.Client, secret, r.Clock.Now()); err != nil {
-			return nil, err
+		if undisabled = writes.DisableKey(ctx, r.Client, secret, r.Clock.Now()); reconciler.Superseded(undisabled) {
+			return nil, undisabled
 		}
 	}
 	cached, err := r.cachedDelivered(ctx, apiKey)
@@ -188,20 +193,25 @@ func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]del
 		return nil, err
 	}
 	if secret != nil {
-		if err := writes.RetireClaims(ctx, r.Client, secret, claims); err != nil {
-			return nil, err
-		}
+		unretired = writes.RetireClaims(ctx, r.Client, secret, claims)
 	}
 	if secret != nil || len(cached) > 0 || len(claims) > 0 {
-		if err := r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey, merchantID(secret)); err != nil {
-			return nil, err
-		}
+		unremembered = r.WriteTombstone(ctx, published.TombstoneApiKey, apiKey, merchantID(secret))
+	}
+	unfinished := errors.Join(unretired, unremembered)
+	if unfinished != nil && (undisabled == nil || unremembered == nil) {
+		return nil, unfinished // the key has ended
 	}
 	if secret != nil {
 		// If it was rotated meanwhile, which a person may do with a disabled key, there is another digest to retire.
-		if err := r.Secrets.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}); err != nil {
-			return nil, err
+		undeleted := r.Secrets.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})
+		if undeleted != nil && undisabled != nil && unremembered != nil {
+			return nil, fmt.Errorf("%w: %w", errStillAccepted, errors.Join(undisabled, unfinished, undeleted))
 		}
+		unfinished = errors.Join(unfinished, undeleted)
+	}
+	if unfinished != nil {
+		return nil, unfinished
 	}
 	r.Metrics.forget(apiKey.UID)
 	r.versions.forget(published.ID(apiKey.UID))

@@ -57,7 +57,7 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached facts) (bool
 
 // restrictedRecord returns the record with what only restricts the key; nil: it has that, or opens nothing.
 func restrictedRecord(f facts) *published.KeyRecord {
-	if f.record == nil || f.recordOfAnother() {
+	if f.record == nil || f.recordOfAnother() { // also while it is being deleted
 		return nil
 	}
 	want := withoutOutdated(f)
@@ -155,7 +155,7 @@ func (r *Reconciler) publish(ctx context.Context, f *facts, record published.Key
 	secret, err := published.EncodeKey(r.CredentialsNamespace, record)
 	if err == nil {
 		r.auditSettings(ctx, f.secret, secret)
-		err = writes.ReplaceSecret(ctx, r.Client, f.secret, secret)
+		err = writes.Replace(ctx, r.Client, f.secret, secret)
 	}
 	if err != nil {
 		return fmt.Errorf("publish key %s: %w", record.KeyID, err)
@@ -171,7 +171,7 @@ func (r *Reconciler) writeEnvelope(ctx context.Context, p *plan) error {
 		return nil
 	}
 	r.auditSettings(ctx, p.secret, p.envelope)
-	if err := writes.CreateOrUpdate(ctx, r.Client, p.envelope); err != nil {
+	if err := writes.Replace(ctx, r.Client, p.secret, p.envelope); err != nil {
 		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", p.envelope.Name, err)
 	}
 	r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s) in the record of a newer version", p.apiKey.Spec.State)

@@ -55,8 +55,8 @@ func (r *Reconciler) report(ctx context.Context, f facts, failure error) (time.D
 	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.apiKey, newStatus(f, outcome)))
 }
 
-// reportDeletion says why a deleted ApiKey is still there. It warns of it, and writes the status if it changed.
-func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey, outcome conditions.Outcome) error {
+// reportDeletion says why a deleted ApiKey is still there, and whether its key is accepted. It warns of it, and writes the status if it changed.
+func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey, outcome conditions.Outcome, usable metav1.ConditionStatus) error {
 	if !r.Warned(apiKey, apiKey.Status.Conditions).Has(outcome.Abnormal(), outcome.Reason) {
 		r.Warn(apiKey, outcome.Reason, actionPublish, "%s", outcome.Message)
 	}
@@ -65,10 +65,35 @@ func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey
 	status.ObservedGeneration = apiKey.Generation
 	now := r.Clock.Now().UTC()
 	status.Conditions = conditions.With(outcome.Alone(status.Conditions, apiKey.Generation, now), metav1.Condition{
-		Type: v1alpha1.UsableCondition, Status: metav1.ConditionFalse, Reason: outcome.Reason, Message: outcome.Message,
+		Type: v1alpha1.UsableCondition, Status: usable, Reason: outcome.Reason, Message: outcome.Message,
 		ObservedGeneration: apiKey.Generation,
 	}, now)
 	return r.writeStatus(ctx, apiKey, status)
+}
+
+// reportStillAccepted says that the key is not restricted as the spec says. It returns the failure with its own.
+func (r *Reconciler) reportStillAccepted(ctx context.Context, f facts, failure error) error {
+	if reconciler.Superseded(failure) {
+		return failure
+	}
+	f.incomplete = true
+	outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted,
+		"A restriction of the spec is not in force, and the key still works as before: %v. The operator retries", failure)
+	r.warn(f, outcome)
+	return errors.Join(failure, r.writeStatus(ctx, f.apiKey, newStatus(f, outcome)))
+}
+
+// reportUnrevoked says what a deletion waits for. It returns the failure with its own.
+func (r *Reconciler) reportUnrevoked(ctx context.Context, apiKey *v1alpha1.ApiKey, failure error) error {
+	if reconciler.Superseded(failure) {
+		return failure
+	}
+	outcome, usable := conditions.Failed(failure), metav1.ConditionUnknown
+	if errors.Is(failure, errStillAccepted) {
+		usable = metav1.ConditionTrue
+		outcome = conditions.Stalled(v1alpha1.ReasonStillAccepted, "The deletion is not in force: %v. The operator retries", failure)
+	}
+	return errors.Join(failure, r.reportDeletion(ctx, apiKey, outcome, usable))
 }
 
 // warn emits the warnings that do not stand yet, and remembers which ones stand now. emitWarnings has emitted those of the plan.

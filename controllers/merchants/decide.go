@@ -38,6 +38,10 @@ func (p *plan) idle() bool {
 // decide is pure. It fails if the Merchant cannot be published.
 func decide(f facts) (*plan, error) {
 	p := &plan{facts: f}
+	if f.ending != nil { // what is written now would go with it
+		p.webhook = f.publishedWebhook
+		return p, nil
+	}
 	record := published.NewMerchantRecord(f.merchant)
 	p.webhook = webhookToPublish(f)
 	record.Webhook = p.webhook
@@ -89,6 +93,9 @@ func outcomeFor(f facts) conditions.Outcome {
 	if f.newer || f.newerSigning {
 		return conditions.Stalled(v1alpha1.ReasonNewerVersion,
 			"A newer version of the operator wrote a published object of this Merchant; finish the upgrade of the operator")
+	}
+	if f.ending != nil {
+		return tenantsecret.Ending(f.ending.GetName()+" of the credentials namespace", f.ending.GetDeletionTimestamp().Time, f.now)
 	}
 	if f.revocation.Revoked {
 		return conditions.Stalled(v1alpha1.ReasonNewerVersion,

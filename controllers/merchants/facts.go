@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
 // facts is everything that a decision about a Merchant needs.
@@ -34,6 +35,9 @@ type facts struct {
 
 	// newer is true if a newer operator wrote the ConfigMap, newerSigning if it wrote the signing secret.
 	newer, newerSigning bool
+
+	// ending is the published object that is being deleted and held by finalizers; nil: none. Nothing can be written in its place.
+	ending client.Object
 
 	// signing is the Secret webhook-<id>; nil: none.
 	signing *corev1.Secret
@@ -108,6 +112,9 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 		return f, err
 	}
 	if f.configMap != nil {
+		if writes.Ending(f.configMap) {
+			f.ending = f.configMap
+		}
 		record, err := published.DecodeMerchant(f.configMap)
 		f.newer, f.publishedWebhook, f.revocation = errors.Is(err, published.ErrNewerVersion), record.Webhook, record.Final()
 	}
@@ -115,6 +122,9 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 		return f, err
 	}
 	if f.signing != nil {
+		if writes.Ending(f.signing) {
+			f.ending = f.signing
+		}
 		record, err := published.DecodeWebhook(f.signing)
 		f.newerSigning = errors.Is(err, published.ErrNewerVersion)
 		if err == nil && record.Source.UID == merchant.UID {

@@ -53,7 +53,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
 	restricted, err := r.publishRestriction(ctx, merchant)
 	if err != nil {
-		return reconciler.Finish(err)
+		return reconciler.Finish(r.reportStillAccepted(ctx, merchant, err))
 	}
 	if restricted {
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
@@ -74,45 +74,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 
 // publishRestriction publishes that the Merchant is Active no longer, and nothing else.
 func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Merchant) (bool, error) {
-	if configMap, err := r.restrictedConfigMap(ctx, r.Client, cached); err != nil || configMap == nil {
+	if _, want, err := r.restrictedConfigMap(ctx, r.Client, cached); err != nil || want == nil {
 		return false, err
 	}
 	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
 	if err != nil {
 		return false, err
 	}
-	configMap, err := r.restrictedConfigMap(ctx, r.APIReader, current)
-	if err != nil || configMap == nil {
+	configMap, want, err := r.restrictedConfigMap(ctx, r.APIReader, current)
+	if err != nil || want == nil {
 		return false, err
 	}
-	if err := writes.CreateOrUpdate(ctx, r.Client, configMap); err != nil {
-		return false, fmt.Errorf("restrict ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)
+	if err := writes.Replace(ctx, r.Client, configMap, want); err != nil {
+		return false, fmt.Errorf("restrict ConfigMap %s: %w", client.ObjectKeyFromObject(want), err)
 	}
 	r.Emit(current, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", current.Spec.State)
 	return true, nil
 }
 
-// restrictedConfigMap returns the published ConfigMap with the state of a Merchant that is Active no longer; nil: it has that, or there is none
-// that is usable.
-func (r *Reconciler) restrictedConfigMap(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (*corev1.ConfigMap, error) {
+// restrictedConfigMap returns the published ConfigMap, and the one to publish for a Merchant that is Active no longer; nil: there is nothing
+// to do, because the published one has that state, or opens nothing.
+func (r *Reconciler) restrictedConfigMap(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (current, want *corev1.ConfigMap, err error) {
 	if merchant.Spec.State == v1alpha1.MerchantActive {
-		return nil, nil
+		return nil, nil, nil
 	}
 	configMap, err := read(ctx, from, r.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), new(corev1.ConfigMap))
-	if err != nil || configMap == nil {
-		return nil, err
+	if err != nil || configMap == nil || writes.Ending(configMap) {
+		return nil, nil, err
 	}
 	record, err := published.DecodeMerchant(configMap)
 	if err != nil || record.State == merchant.Spec.State {
-		return nil, nil //nolint:nilerr // nobody accepts a key of a merchant that cannot be read
+		return nil, nil, nil //nolint:nilerr // nobody accepts a key of a merchant that cannot be read
 	}
 	record.State = merchant.Spec.State
-	want, err := published.EncodeMerchant(r.CredentialsNamespace, record)
+	want, err = published.EncodeMerchant(r.CredentialsNamespace, record)
 	if err != nil {
-		return nil, fmt.Errorf("restrict the Merchant: %w", err)
+		return nil, nil, fmt.Errorf("restrict the Merchant: %w", err)
 	}
-	want.UID, want.ResourceVersion = configMap.UID, configMap.ResourceVersion
-	return want, nil
+	return configMap, want, nil
 }
 
 // plan decides from the caches if that is certain: there is nothing to do, or the Merchant is new, because all writes are creations, which
@@ -162,10 +161,7 @@ func (r *Reconciler) publish(ctx context.Context, f *facts, p *plan) error {
 	if p.publish == nil {
 		return nil
 	}
-	if p.configMap != nil {
-		p.publish.ResourceVersion = p.configMap.ResourceVersion
-	}
-	if err := writes.CreateOrUpdate(ctx, r.Client, p.publish); err != nil {
+	if err := writes.Replace(ctx, r.Client, p.configMap, p.publish); err != nil {
 		return fmt.Errorf("publish ConfigMap %s: %w", client.ObjectKeyFromObject(p.publish), err)
 	}
 	logf.FromContext(ctx).Info("published the merchant", "configMap", p.publish.Name)
@@ -197,7 +193,7 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 		err = r.revoke(ctx, &f)
 	}
 	if err != nil {
-		return reconciler.Finish(err)
+		return reconciler.Finish(r.reportUnrevoked(ctx, merchant, err))
 	}
 	if wait := r.Wait(merchant); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
@@ -216,30 +212,39 @@ func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) 
 	return r.Finish(merchant, 0, err)
 }
 
+// errStillAccepted: nothing of a deleted Merchant could be changed, so that its keys work as before.
+var errStillAccepted = errors.New("the keys of the Merchant still work")
+
 // revoke ends the Merchant in the credentials namespace. The ConfigMap stays until the tombstone is written, so that an interruption forgets
-// nothing. A Merchant that was never published leaves no tombstone. The facts are from the API server, because the cache may be late. A
-// ConfigMap without the operator's label is not changed.
+// nothing. If closing it is refused, the tombstone and the deletion end the Merchant, each of them alone. A Merchant that was never published
+// leaves no tombstone. The facts are from the API server, because the cache may be late. A ConfigMap without the operator's label is not
+// changed.
 func (r *Reconciler) revoke(ctx context.Context, f *facts) error {
 	if f.configMap != nil && f.configMap.Labels[published.Label] != published.LabelMerchant {
 		f.configMap = nil
 	}
+	var unclosed, unremembered error
 	if f.configMap != nil {
-		if err := writes.CloseMerchant(ctx, r.Client, f.configMap); err != nil {
-			return err
+		if unclosed = writes.CloseMerchant(ctx, r.Client, f.configMap); reconciler.Superseded(unclosed) {
+			return unclosed
 		}
 	}
 	if f.configMap != nil || f.signing != nil || len(f.delivered) > 0 {
-		if err := r.WriteTombstone(ctx, published.TombstoneMerchant, f.merchant, ""); err != nil {
-			return err
-		}
+		unremembered = r.WriteTombstone(ctx, published.TombstoneMerchant, f.merchant, "")
+	}
+	if unclosed == nil && unremembered != nil {
+		return unremembered
 	}
 	if f.configMap != nil {
-		err := r.Client.Delete(ctx, f.configMap, client.Preconditions{UID: &f.configMap.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.configMap), err)
+		undeleted := client.IgnoreNotFound(r.Client.Delete(ctx, f.configMap, client.Preconditions{UID: &f.configMap.UID}))
+		if undeleted != nil && unclosed != nil && unremembered != nil {
+			return fmt.Errorf("%w: %w", errStillAccepted, errors.Join(unclosed, unremembered, undeleted))
+		}
+		if undeleted != nil {
+			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.configMap), undeleted)
 		}
 	}
-	return r.withdrawSigning(ctx, f)
+	return errors.Join(unremembered, r.withdrawSigning(ctx, f))
 }
 
 // parallel is the number of concurrent reconciliations, which mostly wait for the API server.

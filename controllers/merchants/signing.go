@@ -132,7 +132,7 @@ func (r *Reconciler) sign(ctx context.Context, f *facts, p *plan) error {
 	secret, err := published.EncodeWebhook(p.namespace, record)
 	if err == nil {
 		r.auditSigning(ctx, p.sign, record)
-		err = writes.ReplaceSecret(ctx, r.Client, p.signing, secret)
+		err = writes.Replace(ctx, r.Client, p.signing, secret)
 	}
 	if err != nil {
 		return fmt.Errorf("publish the signing secret %s: %w", published.WebhookName(record.MerchantID), err)

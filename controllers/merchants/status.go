@@ -70,6 +70,32 @@ func (r *Reconciler) reportDeletion(ctx context.Context, merchant *v1alpha1.Merc
 	return r.writeStatus(ctx, merchant, status)
 }
 
+// reportStillAccepted says that a Merchant is not restricted as its spec says. It returns the failure with its own.
+func (r *Reconciler) reportStillAccepted(ctx context.Context, merchant *v1alpha1.Merchant, failure error) error {
+	if reconciler.Superseded(failure) {
+		return failure
+	}
+	outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted,
+		"spec.state is not in force, and the keys of the Merchant still work: %v. The operator retries", failure)
+	r.warn(merchant, outcome)
+	status := *merchant.Status.DeepCopy()
+	status.ObservedGeneration = merchant.Generation
+	status.Conditions = outcome.Conditions(status.Conditions, merchant.Generation, r.Clock.Now().UTC())
+	return errors.Join(failure, r.writeStatus(ctx, merchant, status))
+}
+
+// reportUnrevoked says what a deletion waits for. It returns the failure with its own.
+func (r *Reconciler) reportUnrevoked(ctx context.Context, merchant *v1alpha1.Merchant, failure error) error {
+	if reconciler.Superseded(failure) {
+		return failure
+	}
+	outcome := conditions.Failed(failure)
+	if errors.Is(failure, errStillAccepted) {
+		outcome = conditions.Stalled(v1alpha1.ReasonStillAccepted, "The deletion is not in force: %v. The operator retries", failure)
+	}
+	return errors.Join(failure, r.reportDeletion(ctx, merchant, outcome))
+}
+
 // newStatus is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is
 // missing, to distinguish a first signing secret from a lost one.
 func newStatus(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {

@@ -149,9 +149,8 @@ func (k keys) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile.R
 	}, func() error {
 		// With the ApiKey went its status: whether the last rotation was reported is unknown.
 		k.Audit.Write(ctx, append(auditlog.Rotation(record), auditlog.About(record, auditlog.Deleted, auditlog.Spec))...)
-		if err := writes.DisableKey(ctx, k.Client, secret, k.Clock.Now()); err != nil {
-			return err
-		}
+		return writes.DisableKey(ctx, k.Client, secret, k.Clock.Now())
+	}, func() error {
 		var claims corev1.SecretList
 		own := client.MatchingFields{claimKeyIndex: record.KeyID}
 		if err := k.Client.List(ctx, &claims, own, client.UnsafeDisableDeepCopy); err != nil {
@@ -173,7 +172,7 @@ func (m merchants) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) (
 	return m.sweep(ctx, configMap, published.Tombstone{
 		Kind: published.TombstoneMerchant, ID: record.MerchantID,
 		Source: published.Source{Namespace: record.Namespace, Name: record.Name, UID: record.UID},
-	}, func() error { return writes.CloseMerchant(ctx, m.Client, configMap) })
+	}, func() error { return writes.CloseMerchant(ctx, m.Client, configMap) }, nothing)
 }
 
 // Reconcile deletes the published signing secret if it is an orphan, also by its envelope: a secret of nobody must not stay.
@@ -190,8 +189,11 @@ func (w webhooks) Reconcile(ctx context.Context, secret *corev1.Secret) (reconci
 	}, func() error {
 		w.Audit.Write(ctx, auditlog.SigningWithdrawn(record))
 		return nil
-	})
+	}, nothing)
 }
+
+// nothing is retired with an object that is no key.
+func nothing() error { return nil }
 
 // Reconcile writes the tombstone of a claim's ApiKey that was deleted without one. The claim stays as long as the
 // tombstone. One of a newer version stays until a newer operator comes: it only restricts.
@@ -224,22 +226,27 @@ func (c claims) Reconcile(ctx context.Context, secret *corev1.Secret) (reconcile
 	return reconcile.Result{}, c.writeTombstone(ctx, ended)
 }
 
-// sweep revokes the object if its source was deleted, then remembers that, then deletes the object. A key that was rotated meanwhile has another
-// digest to retire, so it is deleted in the version that was revoked.
-func (s Sweeper) sweep(ctx context.Context, object client.Object, ended published.Tombstone, revoke func() error) (reconcile.Result, error) {
+// sweep revokes the object if its source was deleted, retires its claims, remembers the end, and then deletes the object. If revoking it is
+// refused, the tombstone and the deletion end it, each of them alone. A key that was rotated meanwhile has another digest to retire, so it is
+// deleted in the version that was revoked.
+func (s Sweeper) sweep(ctx context.Context, object client.Object, ended published.Tombstone, revoke, retire func() error) (reconcile.Result, error) {
 	orphaned, err := s.orphaned(ctx, ended)
 	if err != nil || !orphaned {
 		return reconcile.Result{}, err
 	}
-	preconditions := client.Preconditions{UID: new(object.GetUID())}
-	if err := revoke(); err != nil {
-		return reconciler.Finish(err)
+	unrevoked := revoke()
+	if reconciler.Superseded(unrevoked) {
+		return reconciler.Finish(unrevoked)
 	}
+	unretired, unremembered := retire(), s.writeTombstone(ctx, ended)
+	if unrevoked == nil || unremembered == nil { // it has ended
+		if unfinished := errors.Join(unretired, unremembered); unfinished != nil {
+			return reconciler.Finish(unfinished)
+		}
+	}
+	preconditions := client.Preconditions{UID: new(object.GetUID())}
 	if ended.Kind == published.TombstoneApiKey {
 		preconditions.ResourceVersion = new(object.GetResourceVersion())
-	}
-	if err := s.writeTombstone(ctx, ended); err != nil {
-		return reconcile.Result{}, err
 	}
 	if err := client.IgnoreNotFound(s.Client.Delete(ctx, object, preconditions)); err != nil {
 		return reconciler.Finish(fmt.Errorf("delete the orphaned object %s: %w", object.GetName(), err))

@@ -29,20 +29,62 @@ func CreateOrUpdate(ctx context.Context, c client.Client, object client.Object) 
 	return c.Update(ctx, object, client.FieldOwner(FieldOwner))
 }
 
-// ReplaceSecret creates a published Secret, or replaces the version that was read (compare-and-swap).
-func ReplaceSecret(ctx context.Context, c client.Client, read, want *corev1.Secret) error {
+// Object is a published object.
+type Object interface {
+	*corev1.Secret | *corev1.ConfigMap
+	client.Object
+}
+
+// Replace creates a published object, or replaces the version that was read (compare-and-swap); nil: there is none. What cannot be changed,
+// because a person or an admission policy has made it immutable, or because it is of another type, is deleted in that version and created
+// anew: what it publishes must not stay as it is.
+func Replace[O Object](ctx context.Context, c client.Client, read, want O) error {
+	want.SetUID("")
+	want.SetResourceVersion("")
+	unfreeze(want)
 	switch {
 	case read == nil:
-	case read.Type == want.Type:
-		want.UID, want.ResourceVersion = read.UID, read.ResourceVersion
-	default: // a type cannot be changed, and a record of another type was none
-		err := DeleteSecret(ctx, c, read.Namespace, read.Name, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
-		if err != nil {
-			return err
+	case !frozen(read) && sameType(read, want):
+		want.SetUID(read.GetUID())
+		want.SetResourceVersion(read.GetResourceVersion())
+	default:
+		uid, version := read.GetUID(), read.GetResourceVersion()
+		if err := c.Delete(ctx, read, client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
+			return fmt.Errorf("delete %s, which cannot be changed: %w", read.GetName(), err)
 		}
 	}
 	return CreateOrUpdate(ctx, c, want)
 }
+
+func frozen(object client.Object) bool {
+	switch object := object.(type) {
+	case *corev1.Secret:
+		return object.Immutable != nil && *object.Immutable
+	case *corev1.ConfigMap:
+		return object.Immutable != nil && *object.Immutable
+	}
+	return false
+}
+
+func unfreeze(object client.Object) {
+	switch object := object.(type) {
+	case *corev1.Secret:
+		object.Immutable = nil
+	case *corev1.ConfigMap:
+		object.Immutable = nil
+	}
+}
+
+// sameType reports whether two Secrets have the same type, which cannot be changed. A record of another type was none.
+func sameType(read, want client.Object) bool {
+	before, ok := read.(*corev1.Secret)
+	after, both := want.(*corev1.Secret)
+	return !ok || !both || before.Type == after.Type
+}
+
+// Ending reports whether a published object is being deleted. It opens nothing, and goes when its finalizers are removed: what is written
+// into it goes with it.
+func Ending(object client.Object) bool { return !object.GetDeletionTimestamp().IsZero() }
 
 // DeleteSecret deletes a Secret if the preconditions hold. A missing Secret is not an error.
 func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, preconditions client.Preconditions) error {
@@ -58,6 +100,9 @@ func DeleteSecret(ctx context.Context, c client.Client, namespace, name string, 
 // It leaves the record for the caller who comes after an interruption. A record that cannot be decoded opens nothing; in one of a newer version,
 // which replicas follow, only the envelope is written: it is revoked.
 func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now time.Time) error {
+	if Ending(secret) {
+		return nil
+	}
 	record, err := published.DecodeKey(secret)
 	switch {
 	case errors.Is(err, published.ErrNewerVersion):
@@ -68,7 +113,7 @@ func DisableKey(ctx context.Context, c client.Client, secret *corev1.Secret, now
 	record.State, record.Revision = v1alpha1.ApiKeyDisabled, record.NextRevision(now)
 	disabled, err := published.EncodeKey(secret.Namespace, record)
 	if err == nil {
-		err = client.IgnoreNotFound(ReplaceSecret(ctx, c, secret, disabled))
+		err = client.IgnoreNotFound(Replace(ctx, c, secret, disabled))
 	}
 	if err != nil {
 		return fmt.Errorf("disable key %s: %w", record.KeyID, err)
@@ -94,7 +139,7 @@ func RetireClaims(ctx context.Context, c client.Client, secret *corev1.Secret, c
 		claim.Replaced = true
 		retired, err := published.EncodeDigestClaim(secret.Namespace, claim)
 		if err == nil {
-			err = client.IgnoreNotFound(ReplaceSecret(ctx, c, &claims[i], retired))
+			err = client.IgnoreNotFound(Replace(ctx, c, &claims[i], retired))
 		}
 		if err != nil {
 			return fmt.Errorf("retire claim %s: %w", claims[i].Name, err)
@@ -117,7 +162,7 @@ func revokeKey(ctx context.Context, c client.Client, secret *corev1.Secret, now 
 	if err != nil || revoked == nil {
 		return nil //nolint:nilerr // see above
 	}
-	if err := client.IgnoreNotFound(CreateOrUpdate(ctx, c, revoked)); err != nil {
+	if err := client.IgnoreNotFound(Replace(ctx, c, secret, revoked)); err != nil {
 		return fmt.Errorf("revoke key %s: %w", published.KeyID(secret.Name), err)
 	}
 	*secret = *revoked
@@ -126,6 +171,9 @@ func revokeKey(ctx context.Context, c client.Client, secret *corev1.Secret, now 
 
 // CloseMerchant writes the state Closed into a published merchant, so that its keys are refused. For the rest it is like DisableKey.
 func CloseMerchant(ctx context.Context, c client.Client, configMap *corev1.ConfigMap) error {
+	if Ending(configMap) {
+		return nil
+	}
 	record, err := published.DecodeMerchant(configMap)
 	switch {
 	case errors.Is(err, published.ErrNewerVersion):
@@ -136,12 +184,12 @@ func CloseMerchant(ctx context.Context, c client.Client, configMap *corev1.Confi
 	record.State = v1alpha1.MerchantClosed
 	closed, err := published.EncodeMerchant(configMap.Namespace, record)
 	if err == nil {
-		closed.UID, closed.ResourceVersion = configMap.UID, configMap.ResourceVersion
-		err = client.IgnoreNotFound(CreateOrUpdate(ctx, c, closed))
+		err = client.IgnoreNotFound(Replace(ctx, c, configMap, closed))
 	}
 	if err != nil {
 		return fmt.Errorf("close merchant %s: %w", record.MerchantID, err)
 	}
+	*configMap = *closed
 	return nil
 }
 
@@ -151,9 +199,10 @@ func revokeMerchant(ctx context.Context, c client.Client, configMap *corev1.Conf
 	if err != nil || revoked == nil {
 		return nil //nolint:nilerr // as for keys
 	}
-	if err := client.IgnoreNotFound(CreateOrUpdate(ctx, c, revoked)); err != nil {
+	if err := client.IgnoreNotFound(Replace(ctx, c, configMap, revoked)); err != nil {
 		return fmt.Errorf("revoke merchant %s: %w", configMap.Name, err)
 	}
+	*configMap = *revoked
 	return nil
 }
 
@@ -187,8 +236,7 @@ func repairTombstone(ctx context.Context, c client.Client, apiReader client.Read
 	if readable {
 		want.Data = existing.Data
 	}
-	want.UID, want.ResourceVersion = existing.UID, existing.ResourceVersion
-	return CreateOrUpdate(ctx, c, want)
+	return Replace(ctx, c, existing, want)
 }
 
 func namespaceGone(err error) bool {

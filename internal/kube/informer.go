@@ -107,6 +107,10 @@ func (f *Informer) unwrap(object any) *item {
 
 // put puts a decoded object into the index, or skips it.
 func (f *Informer) put(decoded *item) {
+	if decoded.ending {
+		f.delete(decoded.name)
+		return
+	}
 	if decoded.err == nil {
 		decoded.err = f.source.Index.Put(decoded.name, decoded.record)
 	}
@@ -170,6 +174,8 @@ type item struct {
 	name, version string
 	record        any
 	err           error // why there is no usable record
+	// ending: the object is being deleted, and a finalizer holds it. It counts as deleted, because an end must not wait for whoever holds it.
+	ending bool
 }
 
 func (f *Informer) decode(object any) *item {
@@ -178,7 +184,11 @@ func (f *Informer) decode(object any) *item {
 		return &item{err: err} // never: a reflector passes objects of its type only
 	}
 	record, err := f.source.Index.Decode(accessor)
-	return &item{name: accessor.GetName(), version: accessor.GetResourceVersion(), record: record, err: err}
+	return &item{
+		name: accessor.GetName(), version: accessor.GetResourceVersion(), record: record, err: err,
+		// A tombstone restricts until it is gone.
+		ending: accessor.GetDeletionTimestamp() != nil && f.source.Label != published.LabelTombstone,
+	}
 }
 
 // Transformer lets the reflector decode each object of a list as it arrives (cache.TransformingStore). The reflector collects

@@ -242,7 +242,7 @@ func unknown(text string, inCode map[string]bool) []string {
 var platformReasons = []string{
 	"Published", "NotIssued", "NewerVersion", "Failed", "PlatformMaximum", "ExpiresAt", "Schedule", "RecordRestored", "TriggerIgnored",
 	"Delivered", "NotDelivered", "RotatedOverHTTP", "RetentionEnded", "StaleDeliveryRemoved", "DeliveryMoved", "DeliveryEnded", "DeliveryRemoved",
-	"KeyReplaced", "KeyNotReplaced", "OldKeyUsed", "OverlapEndsSoon", "OldKeyUnused", "NoOldKey", "UsesUnknown", "RotationPending",
+	"KeyReplaced", "KeyNotReplaced", "OldKeyUsed", "OverlapEndsSoon", "OldKeyUnused", "NoOldKey", "UsesUnknown", "RotationPending", "TooManyDeleted", "StillAccepted",
 	"SigningSecretIssued", "SigningSecretRotated", "SigningSecretDelivered", "WebhookRemoved", "Retrying",
 }
 
