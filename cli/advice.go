@@ -78,7 +78,8 @@ func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
 			add("%s", soon.Message)
 		}
 	}
-	if len(key.Status.PreviousKeys) > 0 && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
+	refused := meta.IsStatusConditionFalse(key.Status.Conditions, v1alpha1.UsableCondition)
+	if len(key.Status.PreviousKeys) > 0 && !refused && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
 		add("an old key still works for %s%s. Give the new one to every till and server until then.",
 			until(&key.Status.PreviousKeys[0].ValidUntil, now), adviceOnOldKey(key, now))
 	}

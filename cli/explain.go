@@ -178,7 +178,7 @@ func (e *explanation) describe(presented string, record published.KeyRecord) {
 	e.Rotated, e.RotationCause = &metav1.Time{Time: record.LastRotation.Time}, string(record.LastRotation.Cause)
 }
 
-const copyAgain = "Copy the key again from where it was delivered: kubectl merchant keys reveal NAME"
+const copyAgain = "Copy the key again from where it was delivered."
 
 // malformed says why a string cannot be a key, without quoting it.
 func malformed(presented string) string {
@@ -209,14 +209,14 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 	case reason == directory.ReasonExpired:
 		e.refuse(reason, "The ApiKey expired at "+record.ExpiresAt.UTC().Format(timeFormat)+".", "Set a later spec.expiresAt, and the key works again; or issue another key.")
 	case reason == directory.ReasonMerchantMissing:
-		e.refuse(reason, "The Merchant of the ApiKey is not published: it was deleted, and its keys ended with it.", "Create the Merchant and new ApiKeys: kubectl merchant onboard")
+		e.refuse(reason, "The Merchant of the ApiKey is not published: it was deleted, and its keys ended with it.", "Create the Merchant and new ApiKeys: kubectl merchant onboard NAME --display-name TEXT -n "+namespace)
 	case reason == directory.ReasonDigestClaimed:
 		e.refuse(reason, "The key is externally generated, and another ApiKey has claimed its SHA-256; the one that holds the claim is gone.", "Generate another key.")
 	case reason == directory.ReasonWrongMode:
 		e.refuse(reason, "The label of the key (mk_live_, mk_test_) is of another mode than the ApiKey with its SHA-256.", "Issue a key of the mode that the till needs.")
 	case deleted:
 		e.ApiKey = tombstone.Source.Namespace + "/" + tombstone.Source.Name
-		e.refuse(reason, "The ApiKey was deleted at "+tombstone.EndedAt.UTC().Format(timeFormat)+". A deleted key never works again.", "Issue another key: kubectl merchant keys issue")
+		e.refuse(reason, "The ApiKey was deleted at "+tombstone.EndedAt.UTC().Format(timeFormat)+". A deleted key never works again.", "Issue another key: kubectl merchant keys issue NAME --merchant MERCHANT -n "+tombstone.Source.Namespace)
 	case unreadable != nil:
 		e.refuse(reason, "The record of the key cannot be read: "+unreadable.Error()+".", "Look at the log of the operator, which repairs it or says why not.")
 	case e.Prefix != "":
@@ -232,9 +232,20 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 
 const timeFormat = "2006-01-02 15:04:05Z"
 
+// giveCurrent says where the current key is. Only a key that the operator delivered is in a Secret.
+func giveCurrent(record published.KeyRecord) string {
+	switch {
+	case record.LastRotation.Cause == v1alpha1.RotationAPI:
+		return "Give the till the current key. It was issued over HTTP, so only its caller, or who was shown it in the console, has it."
+	case record.Current.Prefix == "":
+		return "Give the till the current key. It was generated elsewhere, so only who generated it has it."
+	}
+	return fmt.Sprintf("Give the till the current key: kubectl merchant keys reveal %s -n %s", record.Source.Name, record.Source.Namespace)
+}
+
 // explainReplaced explains a key that is not the one in force.
 func (e *explanation) explainReplaced(presented string, record published.KeyRecord) {
-	next := fmt.Sprintf("Give the till the current key: kubectl merchant keys reveal %s -n %s", record.Source.Name, record.Source.Namespace)
+	next := giveCurrent(record)
 	digest := apikey.NewDigest(presented)
 	former := slices.IndexFunc(record.Previous, func(previous published.Previous) bool { return previous.Digest.Equal(digest) })
 	rotated := record.LastRotation.Time.UTC().Format(timeFormat)

@@ -214,6 +214,35 @@ func (p *publisher) call(key, from string) int {
 	return answer.Status
 }
 
+// The command that explain-401 advises for a replaced key prints the key in force.
+func TestExplain401_AdviceRuns(t *testing.T) {
+	n := newTenant(t)
+	n.Merchant("acme")
+	old := strings.TrimSpace(run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, exitDone).out)
+	fresh := strings.TrimSpace(run(t, n.Namespace, "keys rotate till --overlap 0s --reveal").want(t, exitDone).out)
+	advice := func() string {
+		got := runAs(t, admin, n.Namespace, old, "explain-401", "--key-stdin", "--from", anywhere)
+		_, command, _ := strings.Cut(got.out, "kubectl merchant ")
+		return strings.TrimSpace(strings.Split(command, "\n")[0])
+	}
+	n.Eventually("it advises a command", func() bool { return advice() != "" })
+	if got := strings.TrimSpace(run(t, n.Namespace, advice()).want(t, exitDone).out); got != fresh {
+		t.Error("the command does not print the key in force")
+	}
+}
+
+// Nobody can reveal a key that no Secret has.
+func TestGiveCurrent_NoSecret(t *testing.T) {
+	for name, record := range map[string]published.KeyRecord{
+		"issued over HTTP":    {Current: published.Current{Prefix: "mk_live_2yylmkzckvhj_0123"}, LastRotation: published.RotationEvent{Cause: v1alpha1.RotationAPI}},
+		"generated elsewhere": {LastRotation: published.RotationEvent{Cause: v1alpha1.RotationTrigger}},
+	} {
+		if got := giveCurrent(record); strings.Contains(got, "kubectl") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // The operator claims a digest once. Somebody with rights in the credentials namespace could publish it twice.
 func TestExplain401_DigestClaimedTwice(t *testing.T) {
 	p := newPublisher(t)

@@ -248,3 +248,17 @@ func TestStatus_RefusedAddresses(t *testing.T) {
 		}
 	}
 }
+
+// No key of a refused ApiKey works, also no old one.
+func TestAdviceOnKey_RefusedOldKey(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	key := &v1alpha1.ApiKey{}
+	key.Status.PreviousKeys = []v1alpha1.PreviousKey{{ValidUntil: metav1.NewTime(now.Add(time.Hour))}}
+	key.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDisabled},
+		{Type: v1alpha1.UsableCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDisabled},
+	}
+	if next := adviceOnKey(key, now); len(next) > 0 {
+		t.Errorf("%q", next)
+	}
+}

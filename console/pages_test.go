@@ -297,7 +297,7 @@ func TestPages_KubernetesUnavailable(t *testing.T) {
 	browser := f.signedIn(alice)
 	f.kubernetesAway()
 	for _, path := range []string{"/", "/merchants/" + f.namespace + "/acme"} {
-		if page := browser.Get(t, f.URL+path); page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Text, "Keys keep working") {
+		if page := browser.Get(t, f.URL+path); page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Text, "No key has changed") {
 			t.Errorf("%s: %d", path, page.Status)
 		}
 	}

@@ -145,7 +145,7 @@ var constants = strings.NewReplacer(
 	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),
 	"REPORT_TAT", "'"+outbox.ReportTATField+"'", "BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
 
-// parts are those of the scripts, by their names. What they define is in docs/design/redis.md. Few requests change a session, so what they need is
+// parts are those of the scripts, by their names. What a part expects and defines is in its head. Few requests change a session, so what they need is
 // behind one function, sessions().
 var parts = redis.Parts{
 	"clock":            redis.Clock,
