@@ -108,8 +108,7 @@ func (i Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) {
 	}
 	forgettable := slices.DeleteFunc(all, func(e Entry) bool { return replaced[e.ID] })
 	slices.SortFunc(forgettable, func(a, b Entry) int { return -older(a, b) })
-	_, surplus := divide(forgettable, Tombstones)
-	return surplus, nil
+	return beyond(forgettable, Tombstones), nil
 }
 
 // Holds reports whether a deleted object must keep its finalizer, because too many tombstones that cannot be forgotten are older than its
@@ -137,8 +136,7 @@ func (i Index) Holds(ctx context.Context, kind published.TombstoneKind, object c
 		all = slices.DeleteFunc(all, func(e Entry) bool { return !replaced[e.ID] })
 	}
 	slices.SortFunc(all, older)
-	_, surplus := divide(all, Tombstones)
-	return slices.ContainsFunc(surplus, isOwn), nil
+	return slices.ContainsFunc(beyond(all, Tombstones), isOwn), nil
 }
 
 func older(a, b Entry) int { return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.ID, b.ID)) }
@@ -194,19 +192,19 @@ func (i Index) replaced(ctx context.Context, namespace string) (map[string]bool,
 	return ids, nil
 }
 
-// divide returns which tombstones are within the budget and which are not, the first ones being preferred. Each Merchant has the same share
-// of the budget, but for what others do not use, and at least one tombstone while the budget has room.
-func divide(all []Entry, budget int) (within, surplus []Entry) {
-	share, taken := fairShare(all, budget), map[string]int{}
+// beyond returns the tombstones that are not within the budget, the first ones being preferred. Each Merchant has the same share of the budget,
+// but for what others do not use, and at least one tombstone while the budget has room.
+func beyond(all []Entry, budget int) (surplus []Entry) {
+	share, taken, within := fairShare(all, budget), map[string]int{}, 0
 	for _, e := range all {
-		if taken[e.merchant()] < share && len(within) < budget {
+		if taken[e.merchant()] < share && within < budget {
 			taken[e.merchant()]++
-			within = append(within, e)
+			within++
 		} else {
 			surplus = append(surplus, e)
 		}
 	}
-	return within, surplus
+	return surplus
 }
 
 // fairShare returns the max-min fair share of each Merchant, at least 1.
