@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // rotations are the key rotations that this dispatcher has seen and not recorded as events yet. Every dispatcher sees
@@ -69,17 +71,23 @@ func (r *rotations) remove(event feed.Event) {
 	}
 }
 
-// recordRotations records the events of rotations, until Redis fails.
+// recordRotations records the events of rotations, of each Redis server until it fails.
 func (d *dispatcher) recordRotations(ctx context.Context) (more bool, err error) {
+	pending := map[session.Bucket][]feed.Event{}
 	for _, event := range d.rotations.list() {
-		_, err := d.outbox.RecordRotation(ctx, event, d.now(), d.options.History)
-		if errors.Is(err, redis.ErrUnavailable) {
-			return false, err
-		}
-		if err != nil {
-			d.log.Error("could not record the event of a key rotation", "keyID", event.Key.KeyID, "error", err)
-		}
-		d.rotations.remove(event)
+		pending[event.Bucket()] = append(pending[event.Bucket()], event)
 	}
-	return false, nil
+	return false, d.redis.ForEach(ctx, slices.Collect(maps.Keys(pending)), func(ctx context.Context, bucket session.Bucket) error {
+		for _, event := range pending[bucket] {
+			_, err := d.outbox.RecordRotation(ctx, event, d.now(), d.options.History)
+			if errors.Is(err, redis.ErrUnavailable) {
+				return err
+			}
+			if err != nil {
+				d.log.Error("could not record the event of a key rotation", "keyID", event.Key.KeyID, "error", err)
+			}
+			d.rotations.remove(event)
+		}
+		return nil
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -26,16 +29,17 @@ const (
 // blockedAddresses counts requests with a good key from addresses that the merchant's allowlist does not allow, and adds the counts to
 // Redis, off the request's path. Memory and writes are bounded, from whatever addresses the requests come.
 type blockedAddresses struct {
-	add   func(ctx context.Context, merchantID string, requests map[string]int64) error
-	total *prometheus.CounterVec
-	log   *slog.Logger
+	add     func(ctx context.Context, merchantID string, requests map[string]int64) error
+	forEach func(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error
+	total   *prometheus.CounterVec
+	log     *slog.Logger
 
 	mu       sync.Mutex
 	requests map[string]map[string]int64 // by merchant id and block, since they were last written
 }
 
 func newBlockedAddresses(sessions *store.Store, log *slog.Logger, registerer prometheus.Registerer) *blockedAddresses {
-	b := &blockedAddresses{add: sessions.AddBlocked, log: log, requests: map[string]map[string]int64{}}
+	b := &blockedAddresses{add: sessions.AddBlocked, forEach: sessions.ForEach, log: log, requests: map[string]map[string]int64{}}
 	b.total = promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_blocked_address_requests_total",
 		Help: "Requests with a good key from an address that the allowlist of merchant or key does not allow, by the merchant's mode: enforce (response 401) or report.",
@@ -95,7 +99,7 @@ func (b *blockedAddresses) run(ctx context.Context) {
 	}
 }
 
-// flush writes the counts of all merchants. What Redis does not take is written later.
+// flush writes the counts of all merchants, those of each Redis server until it fails. What Redis does not take is written later.
 func (b *blockedAddresses) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, blockedInterval)
 	defer cancel()
@@ -103,18 +107,34 @@ func (b *blockedAddresses) flush(ctx context.Context) {
 	counted := b.requests
 	b.requests = map[string]map[string]int64{}
 	b.mu.Unlock()
-	var err error
-	for merchantID, blocks := range counted {
-		if !errors.Is(err, redis.ErrUnavailable) { // else the others would fail, too
-			if err = b.add(ctx, merchantID, blocks); err == nil {
+	merchants := map[session.Bucket][]string{}
+	for merchantID := range counted {
+		bucket := session.MerchantBucket(merchantID)
+		merchants[bucket] = append(merchants[bucket], merchantID)
+	}
+	var written sync.Map // by merchant id
+	_ = b.forEach(ctx, slices.Collect(maps.Keys(merchants)), func(ctx context.Context, bucket session.Bucket) error {
+		for _, merchantID := range merchants[bucket] {
+			err := b.add(ctx, merchantID, counted[merchantID])
+			if err == nil {
+				written.Store(merchantID, true)
 				continue
 			}
 			b.log.Warn("could not record blocked addresses; retrying", "merchantID", merchantID, "error", err)
+			if errors.Is(err, redis.ErrUnavailable) { // the others would fail, too
+				return err
+			}
 		}
-		b.mu.Lock()
+		return nil
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for merchantID, blocks := range counted {
+		if _, done := written.Load(merchantID); done {
+			continue
+		}
 		for block, requests := range blocks {
 			b.countBlock(merchantID, block, requests)
 		}
-		b.mu.Unlock()
 	}
 }

@@ -17,12 +17,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // blockedFixture stands for Redis.
 type blockedFixture struct {
 	fail    error
+	gone    string // a merchant whose server is unavailable; it is alone there
 	corrupt string // a merchant
 	writes  int
 	written map[string]map[string]int64 // by merchant and block
@@ -31,6 +33,9 @@ type blockedFixture struct {
 func (f *blockedFixture) add(_ context.Context, merchantID string, requests map[string]int64) error {
 	if f.fail != nil {
 		return f.fail
+	}
+	if merchantID == f.gone {
+		return redis.ErrUnavailable
 	}
 	if merchantID == f.corrupt {
 		return errors.Join(redis.ErrCorrupt)
@@ -45,10 +50,19 @@ func (f *blockedFixture) add(_ context.Context, merchantID string, requests map[
 	return nil
 }
 
+// forEach has each bucket at a server of its own.
+func (f *blockedFixture) forEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error {
+	var errs []error
+	for _, bucket := range buckets {
+		errs = append(errs, do(ctx, bucket))
+	}
+	return errors.Join(errs...)
+}
+
 func newBlockedFixture() (*blockedAddresses, *blockedFixture) {
 	f := &blockedFixture{written: map[string]map[string]int64{}}
 	b := newBlockedAddresses(nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	b.add = f.add
+	b.add, b.forEach = f.add, f.forEach
 	return b, f
 }
 
@@ -173,5 +187,18 @@ func BenchmarkCountBlocked(b *testing.B) {
 	for b.Loop() {
 		i++
 		counts.request(from, testAddress(i<<8), nil)
+	}
+}
+
+// A primary of a Redis Cluster that is gone keeps back the counts of its own merchants only.
+func TestBlockedAddresses_OtherServerIsGone(t *testing.T) {
+	b, f := newBlockedFixture()
+	f.gone = "a"
+	for _, id := range []string{"a", "b", "c", "d"} {
+		b.request(blockedCaller(id), testAddress(1), nil)
+	}
+	b.flush(t.Context())
+	if len(f.written) != 3 || len(b.requests) != 1 {
+		t.Errorf("written %v, kept %v; want to keep a's only", f.written, b.requests)
 	}
 }

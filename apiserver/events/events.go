@@ -111,7 +111,7 @@ func (h *Handler) List(e *web.Event, w http.ResponseWriter, r *http.Request, fro
 	var watch *live.FeedWatch
 	if q.wait > 0 && r.Method != http.MethodHead {
 		// Before the read, so that nothing is missed.
-		if watch, err = h.Live.WatchFeed(account); err != nil {
+		if watch, err = h.Live.WatchFeed(from.Merchant.Namespace, account); err != nil {
 			return h.Gate.AdmitInvalid(e, w, r, from, err)
 		}
 		defer watch.Stop()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -22,11 +23,18 @@ import (
 // until Redis is back, no request is answered anyway.
 type Overrides struct {
 	write    func(context.Context, store.Override) error
+	servers  servers
 	verifier *recordVerifier
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	pending map[store.KeyRef]store.Override // the newest of each key
+	pending map[session.Bucket]map[store.KeyRef]store.Override // the newest of each key
+}
+
+// servers are those of Redis; see redis.Client. What is for one never waits for another one that is gone.
+type servers interface {
+	ByServer(ctx context.Context, buckets []session.Bucket) [][]session.Bucket
+	ForEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error
 }
 
 // overrideRetryInterval is between two attempts to write, or to verify, what is pending.
@@ -35,23 +43,28 @@ const overrideRetryInterval = time.Second
 // NewOverrides returns the writer of what the watch brings.
 func NewOverrides(overrides *store.Store, keys Published, log *slog.Logger, registerer prometheus.Registerer) *Overrides {
 	w := &Overrides{
-		write: overrides.WriteOverride, verifier: newRecordVerifier(overrides, keys, log), log: log,
-		pending: map[store.KeyRef]store.Override{},
+		write: overrides.WriteOverride, servers: overrides, verifier: newRecordVerifier(overrides, keys, log), log: log,
+		pending: map[session.Bucket]map[store.KeyRef]store.Override{},
 	}
 	factory := promauto.With(registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "merchant_operator_directory_unannounced_keys",
 		Help: "API keys whose latest change this replica has not written to Redis yet.",
-	}, func() float64 {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return float64(len(w.pending))
-	})
+	}, func() float64 { return float64(w.size()) })
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "merchant_operator_directory_unchecked_keys",
 		Help: "API keys whose published record this replica has not compared with Redis yet.",
 	}, func() float64 { return float64(w.verifier.size()) })
 	return w
+}
+
+func (w *Overrides) size() (keys int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pending := range w.pending {
+		keys += len(pending)
+	}
+	return keys
 }
 
 // KeyUpdated writes the digests that the record accepts.
@@ -79,24 +92,36 @@ func (w *Overrides) KeyUnverified(record published.KeyRecord) {
 	w.verifier.add(unverified{newOverride(record), first})
 }
 
-// writeOrEnqueue blocks the watch while Redis answers. While it does not, thousands of changes must not wait for one
+// writeOrEnqueue blocks the watch while the Redis server of the key answers. While it does not, thousands of changes must not wait for one
 // timeout each.
 func (w *Overrides) writeOrEnqueue(override store.Override) {
-	w.mu.Lock()
-	behind := len(w.pending) > 0
-	w.mu.Unlock()
-	if !behind && !w.tryWrite(context.Background(), override) {
+	bucket := session.MerchantBucket(override.MerchantID)
+	if !w.behind(bucket) && !w.tryWrite(context.Background(), override) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	earlier, known := w.pending[override.KeyRef]
+	if w.pending[bucket] == nil {
+		w.pending[bucket] = map[store.KeyRef]store.Override{}
+	}
+	earlier, known := w.pending[bucket][override.KeyRef]
 	order := override.Order.Compare(earlier.Order)
 	switch {
 	case earlier.Ended:
 	case !known, override.Ended, order > 0, order == 0 && len(override.Accepted) == 0:
-		w.pending[override.KeyRef] = override
+		w.pending[bucket][override.KeyRef] = override
 	}
+}
+
+// behind reports whether overrides of the bucket's server are pending.
+func (w *Overrides) behind(bucket session.Bucket) bool {
+	pending := w.pendingBuckets()
+	if len(pending) == 0 || slices.Contains(pending, bucket) {
+		return len(pending) > 0
+	}
+	return slices.ContainsFunc(w.servers.ByServer(context.Background(), append(pending, bucket)), func(group []session.Bucket) bool {
+		return len(group) > 1 && slices.Contains(group, bucket)
+	})
 }
 
 // tryWrite writes an override and reports whether to retry.
@@ -139,29 +164,41 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context)
 	}
 }
 
-// retryPending writes what is pending until Redis fails again.
+// retryPending writes what is pending, for each Redis server until it fails again.
 func (w *Overrides) retryPending(ctx context.Context) {
-	for _, override := range w.pendingOverrides() {
-		if w.tryWrite(ctx, override) {
-			return
+	_ = w.servers.ForEach(ctx, w.pendingBuckets(), func(ctx context.Context, bucket session.Bucket) error {
+		for _, override := range w.pendingOverrides(bucket) {
+			if w.tryWrite(ctx, override) {
+				return redis.ErrUnavailable
+			}
+			w.forget(bucket, override)
 		}
-		w.forget(override)
-	}
+		return nil
+	})
 }
 
-func (w *Overrides) pendingOverrides() []store.Override {
+func (w *Overrides) pendingBuckets() []session.Bucket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Collect(maps.Values(w.pending))
+	return slices.Collect(maps.Keys(w.pending))
+}
+
+func (w *Overrides) pendingOverrides(bucket session.Bucket) []store.Override {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.pending[bucket]))
 }
 
 // forget removes what was written, unless the key has changed since.
-func (w *Overrides) forget(written store.Override) {
+func (w *Overrides) forget(bucket session.Bucket, written store.Override) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	newest := w.pending[written.KeyRef]
+	newest := w.pending[bucket][written.KeyRef]
 	if newest.Order == written.Order && newest.Ended == written.Ended && len(newest.Accepted) == len(written.Accepted) {
-		delete(w.pending, written.KeyRef)
+		delete(w.pending[bucket], written.KeyRef)
+	}
+	if len(w.pending[bucket]) == 0 {
+		delete(w.pending, bucket)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -30,6 +33,7 @@ type redisFixture struct {
 	written []string
 	tries   int
 	failure error
+	gone    string // a merchant whose server is unavailable
 }
 
 func (r *redisFixture) write(_ context.Context, override store.Override) error {
@@ -37,17 +41,49 @@ func (r *redisFixture) write(_ context.Context, override store.Override) error {
 	if r.failure != nil {
 		return r.failure
 	}
+	if override.MerchantID == r.gone {
+		return redis.ErrUnavailable
+	}
 	r.written = append(r.written, fmt.Sprintf("%s@%d accepts %d", override.KeyID, override.Order.Revision, len(override.Accepted)))
 	return nil
+}
+
+// serversFixture names the server of each bucket.
+type serversFixture func(session.Bucket) string
+
+var oneServer = serversFixture(func(session.Bucket) string { return "" })
+
+// ByServer is as of a redis.Client.
+func (s serversFixture) ByServer(_ context.Context, buckets []session.Bucket) [][]session.Bucket {
+	groups := map[string][]session.Bucket{}
+	for _, bucket := range buckets {
+		groups[s(bucket)] = append(groups[s(bucket)], bucket)
+	}
+	return slices.Collect(maps.Values(groups))
+}
+
+// ForEach is as of a redis.Client.
+func (s serversFixture) ForEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error {
+	var errs []error
+	for _, group := range s.ByServer(ctx, buckets) {
+		for _, bucket := range group {
+			if err := do(ctx, bucket); err != nil {
+				errs = append(errs, err)
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func newOverrideFixture() (*Overrides, *redisFixture, *strings.Builder) {
 	stored, log := &redisFixture{}, &strings.Builder{}
 	return &Overrides{
 		write:    stored.write,
-		verifier: &recordVerifier{pending: map[store.KeyRef]unverified{}},
+		servers:  oneServer,
+		verifier: &recordVerifier{servers: oneServer, pending: map[store.KeyRef]unverified{}},
 		log:      slog.New(slog.NewTextHandler(log, nil)),
-		pending:  map[store.KeyRef]store.Override{},
+		pending:  map[session.Bucket]map[store.KeyRef]store.Override{},
 	}, stored, log
 }
 
@@ -97,6 +133,42 @@ func TestOverrides_RedisOutage(t *testing.T) {
 	a.KeyUpdated(revised("till", 3))
 	if len(stored.written) != 3 {
 		t.Error("changes do not reach Redis at once again")
+	}
+}
+
+// One primary of a Redis Cluster is gone, with 100 changed keys. A revocation at another one is written at once, and the changes of the gone one
+// cost the watch one time-out.
+func TestOverrides_OtherServerIsGone(t *testing.T) {
+	a, stored, _ := newOverrideFixture()
+	gone, neighbour := storetest.MerchantIn(0).MerchantID, storetest.MerchantIn(2).MerchantID
+	victim := storetest.MerchantIn(1).MerchantID
+	a.servers = serversFixture(func(bucket session.Bucket) string { return fmt.Sprint(bucket % 2) })
+	stored.gone = gone
+	for i := range 100 {
+		record := revised(fmt.Sprint("till-", i), 2)
+		record.MerchantID = gone
+		a.KeyUpdated(record)
+	}
+	record := revised("neighbour", 2)
+	record.MerchantID = neighbour
+	a.KeyUpdated(record)
+	if stored.tries != 1 {
+		t.Errorf("%d tries at the server that is gone, want 1", stored.tries)
+	}
+	record = revised("victim", 2)
+	record.MerchantID = victim
+	a.KeyRevoked(record)
+	if diff := cmp.Diff([]string{"victim@2 accepts 0"}, stored.written); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	// One that did wait is not behind those of the other server either.
+	stored.gone, stored.failure = "", redis.ErrUnavailable
+	record.Revision = 3
+	a.KeyRevoked(record)
+	stored.gone, stored.failure = gone, nil
+	a.retryPending(t.Context())
+	if !slices.Contains(stored.written, "victim@3 accepts 0") {
+		t.Errorf("written: %v", stored.written)
 	}
 }
 
@@ -150,18 +222,18 @@ func TestOverrides_RelistDuringOutage(t *testing.T) {
 		_, _ = index.Identify("a key of nobody, as long as one of ours", time.Now())
 	}
 	relist.Wait() // 10,000 timeouts would outlast the test
-	if len(overrides.pending) != keys || overrides.verifier.size() != keys {
-		t.Fatalf("%d overrides and %d verifications are kept, want %d of each", len(overrides.pending), overrides.verifier.size(), keys)
+	if overrides.size() != keys || overrides.verifier.size() != keys {
+		t.Fatalf("%d overrides and %d verifications are kept, want %d of each", overrides.size(), overrides.verifier.size(), keys)
 	}
 	server.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for len(overrides.pendingOverrides()) > 0 && ctx.Err() == nil {
+	for overrides.size() > 0 && ctx.Err() == nil {
 		overrides.retryPending(ctx)
 	}
 	overrides.verifier.run(ctx)
-	if len(overrides.pendingOverrides()) > 0 || overrides.verifier.size() > 0 {
-		t.Errorf("%d overrides and %d verifications are left", len(overrides.pendingOverrides()), overrides.verifier.size())
+	if overrides.size() > 0 || overrides.verifier.size() > 0 {
+		t.Errorf("%d overrides and %d verifications are left", overrides.size(), overrides.verifier.size())
 	}
 	for _, record := range records {
 		stored, _, err := sessions.Overrides(t.Context(), newKeyRef(record))

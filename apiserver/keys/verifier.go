@@ -27,6 +27,7 @@ type recordVerifier struct {
 	revoke func(ctx context.Context, key store.KeyRef, known, stored published.Order) error
 	// supersede marks the published record of a key id if it is older than the order.
 	supersede func(context.Context, string, published.Order) (supersedeResult, error)
+	servers   servers
 	log       *slog.Logger
 
 	mu      sync.Mutex
@@ -44,7 +45,7 @@ type unverified struct {
 func newRecordVerifier(overrides *store.Store, keys Published, log *slog.Logger) *recordVerifier {
 	audit := auditlog.New(log)
 	return &recordVerifier{
-		read: overrides.Overrides, write: overrides.WriteOverride, revoke: overrides.RevokeGone, log: log,
+		read: overrides.Overrides, write: overrides.WriteOverride, revoke: overrides.RevokeGone, servers: overrides, log: log,
 		supersede: func(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
 			return keys.supersede(ctx, keyID, newer, audit)
 		},
@@ -73,7 +74,7 @@ func (v *recordVerifier) remove(key store.KeyRef, verified published.Order) {
 	}
 }
 
-// run verifies what is pending, until Redis or the Kubernetes API fails.
+// run verifies what is pending, of each Redis server until that or the Kubernetes API fails.
 func (v *recordVerifier) run(ctx context.Context) {
 	v.mu.Lock()
 	pending := maps.Clone(v.pending)
@@ -83,23 +84,24 @@ func (v *recordVerifier) run(ctx context.Context) {
 		bucket := session.MerchantBucket(key.MerchantID)
 		buckets[bucket] = append(buckets[bucket], key)
 	}
-	for _, keys := range buckets {
-		for chunk := range slices.Chunk(keys, store.MaxOverrides) {
+	_ = v.servers.ForEach(ctx, slices.Collect(maps.Keys(buckets)), func(ctx context.Context, bucket session.Bucket) error {
+		for chunk := range slices.Chunk(buckets[bucket], store.MaxOverrides) {
 			overrides, now, err := v.read(ctx, chunk...)
 			if errors.Is(err, redis.ErrCorrupt) { // the broken one admits nobody; the others are read next time
 				v.log.Error("could not read overrides", "error", err)
 				continue
 			}
 			if err != nil {
-				return
+				return err
 			}
 			for i, key := range chunk {
 				if !v.verify(ctx, pending[key], overrides[i].Order, now) {
-					return
+					return redis.ErrUnavailable // or the Kubernetes API is
 				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // verify handles one record, if Redis stored another order at the time now of its clock. It reports whether to go on.

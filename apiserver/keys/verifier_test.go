@@ -64,6 +64,7 @@ func newVerifierFixture() *verifierFixture {
 			d.did = append(d.did, fmt.Sprintf("write %s as %d", override.KeyID, override.Order.Issued))
 			return d.writing
 		},
+		servers: oneServer,
 		log:     slog.New(slog.NewTextHandler(&d.logged, nil)),
 		pending: map[store.KeyRef]unverified{},
 	}

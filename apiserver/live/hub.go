@@ -47,6 +47,7 @@ const (
 // Hub watches sessions for many watchers. Run does its work.
 type Hub struct {
 	options      Options
+	client       *redis.Client
 	metrics      *metrics
 	subscription *redis.Subscription
 	wake         chan struct{} // has room for one: what is due has changed
@@ -54,16 +55,21 @@ type Hub struct {
 
 	mu        sync.Mutex
 	buckets   [session.Buckets]bucketState
-	queue     queue
-	open      int
-	byAddress map[string]int
-	lost      bool // some subscription is lost, and that is logged
+	open      int            // of sessions and of feeds
+	feeds     int            // of feeds alone
+	byAddress map[string]int // of sessions
+	byTenant  map[string]int // of feeds, by namespace
+	lost      bool           // some subscription is lost, and that is logged
 }
 
 // bucketState is what is watched of one bucket.
 type bucketState struct {
 	sessions map[session.ID]*watched
+	queue    queue                   // of the sessions
 	feeds    map[string][]*FeedWatch // by account
+	// failing: its Redis server did not answer a read. Until heldUntil no session of it is read, and then one, to try.
+	failing   bool
+	heldUntil time.Time
 	// wanted: the subscription has this bucket. active: Redis has confirmed that, and it is not lost since.
 	wanted, active bool
 	emptySince     time.Time // zero: something of it is watched
@@ -97,7 +103,7 @@ func New(client *redis.Client, options Options) *Hub {
 		options.Interval = defaultInterval
 	}
 	h := &Hub{
-		options: options, wake: make(chan struct{}, 1), due: make(chan *watched), byAddress: map[string]int{},
+		options: options, client: client, wake: make(chan struct{}, 1), due: make(chan *watched), byAddress: map[string]int{}, byTenant: map[string]int{},
 	}
 	h.metrics = newMetrics(options.Registerer, h)
 	h.subscription = client.Subscribe(store.EndedChannel, subscriber{h})
@@ -147,13 +153,15 @@ func (h *Hub) Run(ctx context.Context) {
 func (h *Hub) next(now time.Time) (*watched, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	wait := lingerTime
-	if first := h.queue.first(); first != nil {
-		if wait = min(wait, first.at.Sub(now)); wait <= 0 {
-			h.queue.remove(first)
-			first.reading = true
-			return first, 0
+	first, wait := h.first(now)
+	if wait <= 0 {
+		b := &h.buckets[first.id.Bucket()]
+		if b.failing {
+			h.hold(first.id.Bucket(), now)
 		}
+		b.queue.remove(first)
+		first.reading = true
+		return first, 0
 	}
 	for i := range h.buckets {
 		if b := &h.buckets[i]; b.wanted && !b.emptySince.IsZero() && now.Sub(b.emptySince) >= lingerTime {
@@ -164,6 +172,55 @@ func (h *Hub) next(now time.Time) (*watched, time.Duration) {
 	return nil, wait
 }
 
+// first returns the session to read first, and the time until then.
+func (h *Hub) first(now time.Time) (first *watched, wait time.Duration) {
+	wait = lingerTime
+	var at time.Time
+	for i := range h.buckets {
+		b := &h.buckets[i]
+		one := b.queue.first()
+		if one == nil {
+			continue
+		}
+		if until := b.heldUntil.Sub(now); until > 0 {
+			wait = min(wait, max(until, one.at.Sub(now)))
+		} else if first == nil || one.at.Before(at) {
+			first, at = one, one.at
+		}
+	}
+	if first != nil {
+		wait = min(wait, at.Sub(now))
+	}
+	return first, wait
+}
+
+// hold keeps the sessions of a bucket and of all others of its Redis server from being read for a while: the readers are for those of the other
+// servers.
+func (h *Hub) hold(bucket session.Bucket, now time.Time) {
+	until := now.Add(jitter.Add(retryTime, jitter.Fraction()))
+	h.ofServer(bucket, func(b *bucketState) { b.failing, b.heldUntil = true, until })
+}
+
+// release ends a hold: the server answers.
+func (h *Hub) release(bucket session.Bucket) {
+	if h.buckets[bucket].failing {
+		h.ofServer(bucket, func(b *bucketState) { b.failing, b.heldUntil = false, time.Time{} })
+		h.wakeUp()
+	}
+}
+
+// ofServer calls do with all buckets of the server of a bucket.
+func (h *Hub) ofServer(bucket session.Bucket, do func(*bucketState)) {
+	for _, group := range h.client.ByServer(context.Background(), session.AllBuckets()) {
+		if !slices.Contains(group, bucket) {
+			continue
+		}
+		for _, one := range group {
+			do(&h.buckets[one])
+		}
+	}
+}
+
 // read reads a session and notifies its watchers if it has ended.
 func (h *Hub) read(ctx context.Context, w *watched) {
 	sess, err := h.options.Read(ctx, w.id)
@@ -171,13 +228,18 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 	defer h.mu.Unlock()
 	w.reading = false
 	now, reason := time.Now(), w.reason
+	if errors.Is(err, redis.ErrUnavailable) && ctx.Err() == nil {
+		h.hold(w.id.Bucket(), now)
+	} else {
+		h.release(w.id.Bucket())
+	}
 	switch {
 	case len(w.watches) == 0:
 	case errors.Is(err, store.ErrNotFound):
 		w.gone = true
 		w.notify()
 	case errors.Is(err, redis.ErrUnavailable):
-		h.schedule(w, now.Add(jitter.Add(retryTime, jitter.Fraction())), reason)
+		h.schedule(w, now, reason)
 	case err != nil:
 		h.schedule(w, h.nextLook(now), Reread)
 	default:
@@ -196,7 +258,7 @@ func (h *Hub) learn(w *watched, sess store.PublicSession, now time.Time) {
 	w.again = false
 	switch expires, look := now.Add(sess.ExpiresIn+expiryMargin), h.nextLook(now); {
 	case w.over():
-		h.queue.remove(w)
+		h.buckets[w.id.Bucket()].queue.remove(w)
 	case again:
 		h.schedule(w, time.Time{}, Message)
 	case expires.Before(look):
@@ -214,8 +276,9 @@ func (h *Hub) nextLook(now time.Time) time.Time {
 // schedule has a session read at a time; zero: before all others.
 func (h *Hub) schedule(w *watched, at time.Time, reason Reason) {
 	w.reason = reason
-	h.queue.put(w, at)
-	if h.queue.first() == w {
+	queue := &h.buckets[w.id.Bucket()].queue
+	queue.put(w, at)
+	if queue.first() == w {
 		h.wakeUp()
 	}
 }
@@ -240,6 +303,7 @@ type subscriber struct{ *Hub }
 func (h subscriber) Subscribed(of session.Bucket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.release(of)
 	b := &h.buckets[of]
 	b.active = b.wanted
 	now := time.Now()
@@ -268,6 +332,7 @@ func (h subscriber) Received(of session.Bucket, message string) {
 	id, err := session.ParseID(sessionID)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.release(of) // its server is there
 	for _, w := range h.buckets[of].feeds[account] {
 		w.notify()
 	}

@@ -213,14 +213,45 @@ func TestHub_PayersLeaveRoomForFeeds(t *testing.T) {
 		t.Errorf("%d watches, then %v", watches, err)
 	}
 	for range 2 {
-		w, err := hub.WatchFeed(storetest.ID())
+		w, err := hub.WatchFeed(storetest.ID(), storetest.ID())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(w.Stop)
 	}
-	if _, err := hub.WatchFeed(storetest.ID()); !errors.Is(err, live.ErrTooMany) {
+	if _, err := hub.WatchFeed(storetest.ID(), storetest.ID()); !errors.Is(err, live.ErrTooMany) {
 		t.Errorf("a watch too many: %v", err)
+	}
+}
+
+// A tenant may have any number of merchants, all of which wait for their feeds. Another tenant's merchants, and payers, still find places.
+func TestHub_TenantLeavesRoom(t *testing.T) {
+	hub := start(t, storetest.New(t, redistest.Start(t).URL()), func(o *live.Options) { o.MaxWatches = 64 })
+	wait := func(tenant string) (feeds int) {
+		t.Helper()
+		for {
+			w, err := hub.WatchFeed(tenant, storetest.ID())
+			if err != nil {
+				return feeds
+			}
+			t.Cleanup(w.Stop)
+			feeds++
+		}
+	}
+	for _, row := range []struct {
+		tenant string
+		atMost int
+	}{{"greedy", 16}, {"another", 8}, {"victim", 4}} {
+		if feeds := wait(row.tenant); feeds == 0 || feeds > row.atMost {
+			t.Errorf("%s has %d waits, want 1 to %d", row.tenant, feeds, row.atMost)
+		}
+	}
+	for i := range 32 {
+		w, err := hub.Watch(session.NewID(storetest.ID(), false), fmt.Sprint("ip:", i))
+		if err != nil {
+			t.Fatalf("payer %d: %v", i, err)
+		}
+		t.Cleanup(w.Stop)
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	limitReplica = "replica"
 	limitAddress = "address"
 	limitAccount = "account"
+	limitTenant  = "namespace"
 )
 
 type metrics struct {
@@ -33,7 +34,7 @@ func newMetrics(registerer prometheus.Registerer, h *Hub) *metrics {
 	m := &metrics{
 		refused: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_streams_refused_total",
-			Help: "Streams and long polls with response 503, by limit: of this replica, of the client address, or of the account that waits for its feed.",
+			Help: "Streams and long polls with response 503, by limit: of this replica, of the client address, or of the account or the namespace of Merchants that wait for their feeds.",
 		}, []string{"limit"}),
 		changes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_stream_changes_total",
@@ -45,7 +46,7 @@ func newMetrics(registerer prometheus.Registerer, h *Hub) *metrics {
 		}),
 	}
 	// Counters start at 0, so that rate() sees the first increase.
-	for _, limit := range []string{limitReplica, limitAddress, limitAccount} {
+	for _, limit := range []string{limitReplica, limitAddress, limitAccount, limitTenant} {
 		m.refused.WithLabelValues(limit)
 	}
 	for _, source := range []Reason{Message, Expiry, Reread} {

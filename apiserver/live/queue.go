@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// queue has the watched sessions in the order in which they are to be read.
+// queue has the watched sessions of a bucket in the order in which they are to be read.
 type queue []*watched
 
 // place is a session's place in the queue.

@@ -123,8 +123,8 @@ func (w *Watch) Stop() {
 	if len(watched.watches) > 0 {
 		return
 	}
-	h.queue.remove(watched)
 	b := &h.buckets[watched.id.Bucket()]
+	b.queue.remove(watched)
 	delete(b.sessions, watched.id)
 	b.leave(time.Now())
 }

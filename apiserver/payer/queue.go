@@ -16,12 +16,13 @@ import (
 // only a few of their requests are served at a time; charges never wait behind the others, neither for Redis nor for a processor. A server
 // that is slow or gone delays no payer of another one.
 type queues struct {
-	places  int // of each queue
-	most    int // that wait in all of them
-	refused prometheus.Counter
+	places    int // of each queue
+	most      int // that wait in all of them
+	clustered bool
+	refused   prometheus.Counter
 
 	mu      sync.Mutex
-	waiting int
+	waiting int                     // in all of them
 	queues  map[string]*serverQueue // by server
 }
 
@@ -29,7 +30,9 @@ type queues struct {
 type serverQueue struct {
 	all    *queues
 	places chan struct{} // has room for the requests that are served
-	outage chan struct{} // closed when Redis does not serve a payer: then nobody waits for it. The mutex of all guards changes
+	// The mutex of all guards these.
+	waiting int
+	outage  chan struct{} // closed when Redis does not serve a payer: then nobody waits for it
 }
 
 const (
@@ -46,7 +49,7 @@ var ErrCrowded = errors.New("too many payers are waiting")
 
 // newQueues returns queues in which at most half of all connections wait: the others are for tills.
 func newQueues(maxConnections int, clustered bool, registerer prometheus.Registerer) *queues {
-	q := &queues{places: payersServed, most: max(1, maxConnections/2), queues: map[string]*serverQueue{}}
+	q := &queues{places: payersServed, most: max(1, maxConnections/2), clustered: clustered, queues: map[string]*serverQueue{}}
 	if clustered {
 		q.places = payersServedClustered
 	}
@@ -107,7 +110,7 @@ func (q *serverQueue) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer q.all.exit()
+	defer q.all.exit(q)
 	timer := time.NewTimer(payerPatience)
 	defer timer.Stop()
 	select {
@@ -123,20 +126,23 @@ func (q *serverQueue) wait(ctx context.Context) error {
 	}
 }
 
-// join counts one who waits in a queue, and returns the outage that ends the wait. If too many wait, the error is ErrCrowded.
+// join counts one who waits in a queue, and returns the outage that ends the wait. If too many wait, the error is ErrCrowded. In a Redis Cluster no
+// more wait for one server than there is room left for the others: those of a server that is gone never take all of it.
 func (q *queues) join(queue *serverQueue) (outage <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.waiting >= q.most {
+	if q.waiting >= q.most || q.clustered && queue.waiting >= q.most-q.waiting {
 		q.refused.Inc()
 		return nil, ErrCrowded
 	}
 	q.waiting++
+	queue.waiting++
 	return queue.outage, nil
 }
 
-func (q *queues) exit() {
+func (q *queues) exit(queue *serverQueue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting--
+	queue.waiting--
 }

@@ -119,6 +119,34 @@ func TestQueue_Full(t *testing.T) {
 	}
 }
 
+// Payers who wait for a server that is gone leave room for those of another one.
+func TestQueue_FullOfOneServer(t *testing.T) {
+	all := newQueues(40, true, prometheus.NewRegistry())
+	gone, healthy := all.to("gone"), all.to("healthy")
+	entered := crowd(t, gone, 10)
+	if err := gone.enter(t.Context()); !errors.Is(err, ErrCrowded) {
+		t.Errorf("the eleventh who waits for the server that is gone: %v, want ErrCrowded", err)
+	}
+	for range payersServedClustered {
+		if err := healthy.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	served := make(chan error)
+	go func() { served <- healthy.enter(t.Context()) }()
+	healthy.wantWaiting(t, 11)
+	healthy.leave(nil)
+	if err := <-served; err != nil {
+		t.Errorf("a payer of the healthy server: %v", err)
+	}
+	for range 10 {
+		gone.leave(nil)
+		if err := <-entered; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A client that leaves during its read costs nobody else an answer: it was no outage.
 func TestQueue_ServedClientLeaves(t *testing.T) {
 	q := newQueues(20, false, prometheus.NewRegistry()).to("")

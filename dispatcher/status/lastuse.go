@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"maps"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 const (
@@ -45,12 +47,10 @@ func (r *Reporter) publishLastUses(ctx context.Context) (more bool, err error) {
 	if !r.loadLastUses(ctx) || r.index.Age() > endpoints.MaxAge {
 		return false, nil
 	}
-	if err := r.readLastUses(ctx); err != nil {
-		return false, err
-	}
+	err = r.readLastUses(ctx) // of servers of a Redis Cluster that are gone; the others' uses are published
 	readTime, since := r.lastUses.complete()
 	if readTime.IsZero() {
-		return false, nil
+		return false, err
 	}
 	for i := range r.lastUses.shards {
 		shard := &r.lastUses.shards[i]
@@ -58,7 +58,7 @@ func (r *Reporter) publishLastUses(ctx context.Context) (more bool, err error) {
 		if !shard.due(shard.published, readTime, since, r.now(), r.lastUseStep) {
 			continue
 		}
-		err := r.writer.UpdateLastUses(ctx, i, func(current published.LastUses) (published.LastUses, bool) {
+		failure := r.writer.UpdateLastUses(ctx, i, func(current published.LastUses) (published.LastUses, bool) {
 			shard.published = current
 			if readTime.Before(current.ReadTime) || !shard.due(current, readTime, since, r.now(), r.lastUseStep) {
 				return published.LastUses{}, false
@@ -67,15 +67,15 @@ func (r *Reporter) publishLastUses(ctx context.Context) (more bool, err error) {
 			return shard.published, true
 		})
 		switch {
-		case err == nil:
+		case failure == nil:
 			shard.written = r.now()
 			continue
-		case !apierrors.IsConflict(err):
-			r.logLastUses(ctx, err)
+		case !apierrors.IsConflict(failure):
+			r.logLastUses(ctx, failure)
 		}
 		shard.published = published.LastUses{} // it was not written, or another dispatcher was faster
 	}
-	return false, nil
+	return false, err
 }
 
 func (r *Reporter) logLastUses(ctx context.Context, err error) {
@@ -107,33 +107,40 @@ func (r *Reporter) readLastUses(ctx context.Context) error {
 	for i := range r.lastUses.shards {
 		known = later(known, r.lastUses.shards[i].published.ReadTime)
 	}
-	done := 0
-	for range session.Buckets {
-		if done >= lastUseReads {
-			break
-		}
+	var buckets []session.Bucket
+	keyIDs := map[session.Bucket][]string{}
+	for done := 0; done < lastUseReads && len(buckets) < session.Buckets; r.lastUses.bucket = (r.lastUses.bucket + 1) % session.Buckets {
 		bucket := r.lastUses.bucket
-		keyIDs := r.index.KeyIDs(bucket)
-		uses, err := r.store.LastUses(ctx, bucket, keyIDs, later(known, r.lastUses.read[bucket].at))
+		buckets, keyIDs[bucket] = append(buckets, bucket), r.index.KeyIDs(bucket)
+		done += len(keyIDs[bucket])
+	}
+	var mu sync.Mutex
+	return r.store.ForEach(ctx, buckets, func(ctx context.Context, bucket session.Bucket) error {
+		uses, err := r.store.LastUses(ctx, bucket, keyIDs[bucket], later(known, r.lastUses.read[bucket].at))
 		if err != nil {
 			return err
 		}
-		for _, keyID := range keyIDs {
-			shard := &r.lastUses.shards[published.LastUseShard(keyID)]
-			if shard.keys == nil {
-				shard.keys = map[string]published.DigestUses{}
-			}
-			if of, known := uses.Keys[keyID]; known {
-				shard.keys[keyID] = of
-			} else {
-				delete(shard.keys, keyID)
-			}
+		mu.Lock()
+		defer mu.Unlock()
+		r.lastUses.note(bucket, keyIDs[bucket], uses)
+		return nil
+	})
+}
+
+// note takes what was read of a bucket.
+func (l *lastUses) note(bucket session.Bucket, keyIDs []string, uses store.LastUses) {
+	for _, keyID := range keyIDs {
+		shard := &l.shards[published.LastUseShard(keyID)]
+		if shard.keys == nil {
+			shard.keys = map[string]published.DigestUses{}
 		}
-		done += len(keyIDs)
-		r.lastUses.read[bucket].at, r.lastUses.read[bucket].since = uses.ReadTime, uses.RecordingSince
-		r.lastUses.bucket = (bucket + 1) % session.Buckets
+		if of, known := uses.Keys[keyID]; known {
+			shard.keys[keyID] = of
+		} else {
+			delete(shard.keys, keyID)
+		}
 	}
-	return nil
+	l.read[bucket].at, l.read[bucket].since = uses.ReadTime, uses.RecordingSince
 }
 
 func later(a, b time.Time) time.Time {

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -26,11 +24,6 @@ type Health struct {
 	Profiles bool
 }
 
-// Redis can be checked: whether it responds, and is configured not to evict keys.
-type Redis interface {
-	Check(ctx context.Context) error
-}
-
 // NewRegistry returns a registry with the metrics of every Go program.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
@@ -39,19 +32,12 @@ func NewRegistry() *prometheus.Registry {
 }
 
 // NewHandler serves /healthz, /readyz and /metrics, and /debug/pprof/ with Profiles.
-func NewHandler(ctx context.Context, health Health, registry *prometheus.Registry, log *slog.Logger) http.Handler {
-	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "merchant_operator_redis_up",
-		Help: "1 if Redis responds and does not evict keys, checked at each scrape.",
-	}, func() float64 {
-		if health.Redis.Check(context.WithoutCancel(ctx)) != nil {
-			return 0
-		}
-		return 1
-	})
+func NewHandler(health Health, registry *prometheus.Registry, log *slog.Logger) http.Handler {
+	redis := &probe{redis: health.Redis}
+	registry.MustRegister(redis)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
-	mux.HandleFunc("GET /readyz", health.readyz)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { health.readyz(w, redis) })
 	mux.Handle("GET "+MetricsPath, health.Guard.Protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	})))
@@ -69,14 +55,14 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 // readyz reports whether to send requests here. A replica whose watch is older than the lifetime of overrides may have missed a
 // revocation and is not ready. Redis is reported but does not count: without it every replica responds 503 with Retry-After,
 // which is better than no endpoints at all.
-func (h Health) readyz(w http.ResponseWriter, request *http.Request) {
+func (h Health) readyz(w http.ResponseWriter, probe *probe) {
 	status := http.StatusServiceUnavailable
 	age := h.Age()
 	if h.Phase.Is(Serving) && age < h.MaxAge {
 		status = http.StatusOK
 	}
 	redis := "ok"
-	if err := h.Redis.Check(request.Context()); err != nil {
+	if err := probe.health().Err; err != nil {
 		redis = err.Error()
 	}
 	respond(w, status, map[string]any{

@@ -29,8 +29,7 @@ func TestHandler_Ready(t *testing.T) {
 			p := NewPhase()
 			p.Set(test.phase)
 			answer := httptest.NewRecorder()
-			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
-			Health{Phase: p, Redis: redis, Age: func() time.Duration { return test.age }, MaxAge: store.OverrideLifetime}.readyz(answer, request)
+			Health{Phase: p, Age: func() time.Duration { return test.age }, MaxAge: store.OverrideLifetime}.readyz(answer, &probe{redis: redis})
 			if answer.Code != test.want {
 				t.Errorf("status %d, want %d: %s", answer.Code, test.want, answer.Body)
 			}

@@ -55,6 +55,6 @@ func Serve(ctx context.Context, options Options, health Health, registry *promet
 		health.Guard = NewGuard(kube, log)
 	}
 	health.Profiles = options.Profiles
-	server.Handler = NewHandler(ctx, health, registry, log)
+	server.Handler = NewHandler(health, registry, log)
 	return httpserver.Serve(ctx, server, failed)
 }

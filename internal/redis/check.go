@@ -14,18 +14,62 @@ import (
 
 const noEviction = "noeviction"
 
-// Check reports whether Redis answers and keeps what it is given. Errors: ErrUnavailable, and
-// ErrEviction when Redis says that it may evict keys. A server that hides its policy
-// passes: see EvictionPolicy.
-func (c *Client) Check(ctx context.Context) error {
-	policy, err := c.EvictionPolicy(ctx)
-	if err != nil {
-		return err
+// Health says how Redis is.
+type Health struct {
+	// Err is nil if every server answers and keeps what it is given; else ErrUnavailable, or ErrEviction if one says that it may evict keys.
+	Err error
+	// Servers are those that take writes, by address, with the error of each: the primaries of a Redis Cluster, or one.
+	Servers map[string]error
+}
+
+// Serves reports whether Redis serves anybody, and evicts nothing as far as it says.
+func (h Health) Serves() bool {
+	if errors.Is(h.Err, ErrEviction) {
+		return false
 	}
-	if policy != "" && policy != noEviction {
+	for _, err := range h.Servers {
+		if err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Check reports whether Redis answers and keeps what it is given; see Health.
+func (c *Client) Check(ctx context.Context) error { return c.Health(ctx).Err }
+
+// Health asks every server. One that hides its policy passes: see EvictionPolicy.
+func (c *Client) Health(ctx context.Context) Health {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	cluster, ok := c.client.(*redis.ClusterClient)
+	if !ok {
+		err := checkEviction(evictionPolicy(ctx, c.client))
+		return Health{Err: err, Servers: map[string]error{c.address: err}}
+	}
+	var mu sync.Mutex
+	health := Health{Servers: map[string]error{}}
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		err := checkEviction(evictionPolicy(ctx, server))
+		mu.Lock()
+		defer mu.Unlock()
+		health.Servers[server.Options().Addr] = err
+		if err != nil {
+			health.Err = errors.Join(health.Err, fmt.Errorf("%s: %w", server.Options().Addr, err))
+		}
+		return nil
+	})
+	if err != nil {
+		health.Err = errors.Join(health.Err, failure(err))
+	}
+	return health
+}
+
+func checkEviction(policy string, err error) error {
+	if err == nil && policy != "" && policy != noEviction {
 		return ErrEviction
 	}
-	return nil
+	return err
 }
 
 // EvictionPolicy returns the maxmemory-policy of Redis, of a Redis Cluster that of a server which
@@ -78,20 +122,23 @@ const awaitInterval = 500 * time.Millisecond
 
 // Await returns when Redis has answered once, or ctx ends. Until then a replica is not ready: with a
 // wrong address, or a policy that keeps it from Redis, it would never serve anybody, and a rollout of such
-// replicas must not go on. Later outages are everybody's, and do not count.
+// replicas must not go on. Later outages are everybody's, and do not count; nor do those of some primaries of a Redis Cluster.
 //
 // The error is that Redis may evict what it must keep: without an override, a dead key would come
 // back to life, and without its record, an event would be lost.
 func (c *Client) Await(ctx context.Context, log *slog.Logger) error {
 	for logged := false; ctx.Err() == nil; logged = true {
-		err := c.Check(ctx)
+		health := c.Health(ctx)
 		switch {
-		case err == nil:
+		case errors.Is(health.Err, ErrEviction):
+			return fmt.Errorf("check Redis: %w, for it may drop sessions, events and revocations; set it and start again", health.Err)
+		case health.Serves():
+			if health.Err != nil {
+				log.Error("some servers of Redis do not answer; merchants of the others are served", "error", health.Err)
+			}
 			return nil
-		case errors.Is(err, ErrEviction):
-			return fmt.Errorf("check Redis: %w, for it may drop sessions, events and revocations; set it and start again", err)
 		case !logged:
-			log.Error("Redis does not answer; this replica is not ready until it does", "error", err)
+			log.Error("Redis does not answer; this replica is not ready until it does", "error", health.Err)
 		}
 		select {
 		case <-ctx.Done():

@@ -3,6 +3,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,7 @@ func (o Options) validate() error {
 // Client runs scripts. It is safe for concurrent use, and any number of them may share one Redis.
 type Client struct {
 	client   redis.UniversalClient
+	address  string            // of the server, or the name of the master at the Sentinels
 	pipeline *pipeline         // to a single server
 	cluster  *clusterPipelines // to the servers of a Redis Cluster; else nil
 	replicas *replicated       // nil: no replica has to acknowledge anything
@@ -104,6 +106,7 @@ func Open(options Options) (*Client, error) {
 	redis.SetLogger(clientLog{options.Log})
 	c := &Client{
 		client:  newClient(target, options.Timeout, options.PoolSize),
+		address: cmp.Or(target.MasterName, target.Addrs[0]),
 		timeout: options.Timeout,
 		metrics: newMetrics(options.Registerer),
 		tracer:  options.Tracer,

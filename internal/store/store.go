@@ -125,6 +125,16 @@ func (s *Store) Server(ctx context.Context, id session.ID) string {
 	return s.redis.Server(ctx, string(redis.BucketKeyspace(id.Bucket())))
 }
 
+// ByServer is redis.Client.ByServer.
+func (s *Store) ByServer(ctx context.Context, buckets []session.Bucket) [][]session.Bucket {
+	return s.redis.ByServer(ctx, buckets)
+}
+
+// ForEach is redis.Client.ForEach.
+func (s *Store) ForEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error {
+	return s.redis.ForEach(ctx, buckets, do)
+}
+
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
@@ -159,6 +169,7 @@ var parts = redis.Parts{
 	"list_ended":       part("lib/list_ended"),
 	"refused":          part("lib/refused"),
 	"holds":            part("lib/holds"),
+	"full":             outbox.Parts["full"],
 	"endpoint":         outbox.Parts["endpoint"],
 	"budget":           outbox.Parts["budget"],
 	"cancel_decisions": cancelDecisions(),

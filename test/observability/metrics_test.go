@@ -60,7 +60,7 @@ var bounded = map[string]*regexp.Regexp{
 	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
 	"reason":    regexp.MustCompile(`^([a-z_]{2,24}[0-9x]*|[A-Z][A-Za-z]{4,20})$`),
 	"mode":      regexp.MustCompile(`^(enforce|report|live|test)$`),
-	"limit":     regexp.MustCompile(`^(merchant|address|rotations|account|replica)$`),
+	"limit":     regexp.MustCompile(`^(merchant|address|rotations|account|namespace|replica)$`),
 	"source":    regexp.MustCompile(`^(message|expiry|reread)$`),
 	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|webhook_removed|dead|expired|sent|refused)$`),
 	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
@@ -70,6 +70,7 @@ var bounded = map[string]*regexp.Regexp{
 	"kind":      regexp.MustCompile(`^(key|merchant|webhook|tombstone|digest|Merchant|ApiKey|session\.[a-z_]+|key\.rotated|webhook\.test|)$`),
 	"state":     regexp.MustCompile(`^(ready|reconciling|stalled|inactive|unknown|wanted|active)$`),
 	"listener":  regexp.MustCompile(`^(public|internal|ops|console)$`),
+	"server":    regexp.MustCompile(`^[0-9.]+:[0-9]+$`),
 	"operation": regexp.MustCompile(`^[a-z_]{4,20}$`),
 }
 
