@@ -123,6 +123,7 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--webhook-deny-domains=https://svc", "--webhook-deny-domains: "},
 		{"--webhook-concurrency=0", "--webhook-concurrency must be at least 1"},
 		{"--webhook-max-in-flight=0", "--webhook-max-in-flight must be at least 1"},
+		{"--webhook-max-pending=0", "--webhook-max-pending must be at least 1"},
 		{"--lease=1s", "--lease must be at least 18s: an attempt takes up to 15s"},
 		{"--webhook-failing-limit=0s", "--webhook-failing-limit must be positive"},
 		{"--history=0s", "--history must be from 24h to 2160h"},

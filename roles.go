@@ -94,6 +94,7 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.IntVar(&options.MaxInFlight, "webhook-max-in-flight", options.MaxInFlight, "maximum concurrent attempts of this dispatcher")
 	flags.DurationVar(&options.Lease, "lease", options.Lease, "longest time for which a dispatcher keeps an event; more than 15s, the timeout of an attempt")
 	flags.DurationVar(&options.FailingLimit, "webhook-failing-limit", options.FailingLimit, "time after which an endpoint is disabled if every attempt fails")
+	flags.Int64Var(&options.MaxPending, "webhook-max-pending", options.MaxPending, "maximum events of a merchant that wait for delivery; beyond it those that are due first become dead letters")
 	addHistory(flags, &options.History.Age, &options.History.Entries)
 	addMailServer(flags, &options.MailServer)
 	return cmd

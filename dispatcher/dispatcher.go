@@ -53,12 +53,12 @@ type dispatcher struct {
 	queues   *endpointQueues
 	waiting  waitingAccounts
 	recorded *recorded
-	// leasing and sweeping are the buckets with such work in progress.
-	leasing, sweeping [session.Buckets]work
-	workers           sync.WaitGroup
-	polls             int
-	pause             time.Duration // until the next poll
-	state             atomic.Int32  // awake, polling or resting
+	// leasing, sweeping and trimming are the buckets with such work in progress.
+	leasing, sweeping, trimming [session.Buckets]work
+	workers                     sync.WaitGroup
+	polls                       int
+	pause                       time.Duration // until the next poll
+	state                       atomic.Int32  // awake, polling or resting
 }
 
 // newDispatcher returns a dispatcher whose leases have names that begin with the identity.

@@ -107,7 +107,7 @@ func (m *metrics) initialize() {
 	for _, reason := range delivery.Reasons() {
 		m.attempts.WithLabelValues(reason)
 	}
-	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, outbox.ReasonDecodeError}) {
+	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, outbox.ReasonDecodeError, outbox.ReasonTooMany}) {
 		m.newDeadLetters.WithLabelValues(reason)
 	}
 	for _, reason := range []string{deferredBusy, deferredChanged, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
@@ -123,6 +123,7 @@ func (m *metrics) initialize() {
 		m.testEvents.WithLabelValues(outcome)
 	}
 	m.expiredEvents(0)
+	m.excessEvents(0, false)
 	for _, kind := range feed.Kinds() {
 		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeRemoved, outcomeDead} {
 			m.events.WithLabelValues(string(kind), outcome)
@@ -163,6 +164,16 @@ func (m *metrics) deferral(event feed.Event, reason string) {
 // expiredEvents counts events without a kind, which was in their expired record.
 func (m *metrics) expiredEvents(n int) {
 	m.events.WithLabelValues("", outcomeExpired).Add(float64(n))
+}
+
+// excessEvents counts events that ended because their account had too many. Their kinds were not read.
+func (m *metrics) excessEvents(n int, testMode bool) {
+	if testMode {
+		m.testEvents.WithLabelValues(outcomeDead).Add(float64(n))
+		return
+	}
+	m.newDeadLetters.WithLabelValues(outbox.ReasonTooMany).Add(float64(n))
+	m.events.WithLabelValues("", outcomeDead).Add(float64(n))
 }
 
 func (m *metrics) deadLettered(event feed.Event, reason string) {

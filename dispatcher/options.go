@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 )
 
@@ -41,6 +42,10 @@ type Options struct {
 	// FailingLimit is how long an endpoint may only fail before it is disabled. Default 120 h.
 	FailingLimit time.Duration
 
+	// MaxPending is how many events of an account wait for delivery at most. Beyond it, those that are due first become dead letters.
+	// Default 100,000; 10,000 in test mode.
+	MaxPending int64
+
 	// History is how much of each merchant's feed is kept. Default 7 days and 1,000,000 events.
 	History feed.History
 
@@ -69,6 +74,7 @@ func DefaultOptions() Options {
 		MaxInFlight:          512,
 		Schedule:             DefaultSchedule(),
 		FailingLimit:         120 * time.Hour,
+		MaxPending:           outbox.DefaultMaxPending,
 		History:              feed.History{}.WithDefaults(),
 		PublishUsesInterval:  time.Minute,
 		LastUseStep:          published.LastUseStep,
@@ -92,6 +98,8 @@ func (o Options) Validate() error {
 		return errors.New("--webhook-max-in-flight must be at least 1")
 	case o.FailingLimit <= 0:
 		return errors.New("--webhook-failing-limit must be positive")
+	case o.MaxPending < 1:
+		return errors.New("--webhook-max-pending must be at least 1")
 	case o.PublishUsesInterval <= 0 || o.LastUseStep <= 0:
 		return errors.New("PublishUsesInterval and LastUseStep must be positive")
 	}

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -124,29 +125,60 @@ func (d *dispatcher) sweep(ctx context.Context, bucket session.Bucket) (more boo
 	return swept.More, nil
 }
 
-// countBacklog counts the waiting events for the metrics.
-func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
-	pending, err := d.outbox.PendingWork(ctx)
+// trim ends the events of a bucket that are beyond the bound of their account: an endpoint that takes none must not fill Redis.
+func (d *dispatcher) trim(ctx context.Context, bucket session.Bucket) (more bool, err error) {
+	all, err := d.outbox.Excess(ctx, bucket, d.options.MaxPending)
 	if err != nil {
 		return false, err
 	}
-	var total outbox.Backlog
-	var overdueSession time.Duration
-	for _, work := range pending {
-		backlog, err := d.outbox.Backlog(ctx, work.Bucket, d.paused(work.Bucket)...)
+	for _, excess := range all {
+		merchant := d.index.Endpoint(excess.MerchantID).Merchant.String()
+		ended, err := d.outbox.EndExcess(ctx, excess, merchant)
 		if err != nil {
 			return false, err
 		}
+		d.metrics.excessEvents(ended, excess.TestMode)
+		more = more || ended > 0
+		if ended > 0 && d.log.Allow(outbox.ReasonTooMany, time.Minute) {
+			d.log.Warn("a merchant has too many events that wait for delivery; those that are due first end",
+				"merchant", merchant, "most", outbox.MaxPending(d.options.MaxPending, excess.TestMode))
+		}
+	}
+	return more, nil
+}
+
+// countBacklog counts the waiting events for the metrics, and starts to trim them. While servers of a Redis Cluster are unavailable, it counts
+// those of the others.
+func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
+	pending, err := loop.Pending(ctx, d.outbox.PendingWork, d.log)
+	if err != nil {
+		return false, err
+	}
+	var mu sync.Mutex
+	var total outbox.Backlog
+	var overdueSession time.Duration
+	var buckets []session.Bucket
+	for _, work := range pending {
+		buckets = append(buckets, work.Bucket)
+		overdueSession = max(overdueSession, work.Overdue)
+	}
+	err = d.redis.ForEach(ctx, buckets, func(ctx context.Context, bucket session.Bucket) error {
+		backlog, err := d.outbox.Backlog(ctx, bucket, d.paused(bucket)...)
+		if backlog.Due > outbox.MaxPending(d.options.MaxPending, true) {
+			d.start(ctx, &d.trimming[bucket], func() (bool, error) { return d.trim(ctx, bucket) })
+		}
+		mu.Lock()
+		defer mu.Unlock()
 		total.Due += backlog.Due
 		total.Dead += backlog.Dead
 		total.Overdue = max(total.Overdue, backlog.Overdue)
-		overdueSession = max(overdueSession, work.Overdue)
-	}
+		return err
+	})
 	d.metrics.dueEvents.Set(float64(total.Due))
 	d.metrics.deadLetters.Set(float64(total.Dead))
 	d.metrics.overdueEvent.Set(total.Overdue.Seconds())
 	d.metrics.overdueSession.Set(overdueSession.Seconds())
-	return false, nil
+	return false, err
 }
 
 // refundAges are those of payments to be refunded, as a metric counts them: how long they have waited at least.

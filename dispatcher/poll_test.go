@@ -63,6 +63,49 @@ func TestPoll_NothingDue(t *testing.T) {
 	}
 }
 
+// A Redis at maxmemory is emptied: what waits is delivered, and what a dead endpoint does not take becomes a dead letter.
+func TestPoll_FullRedis(t *testing.T) {
+	f := newFixture(t)
+	healthy, dead := newReceiver(t, always(http.StatusOK)), newReceiver(t, always(http.StatusBadGateway))
+	acme, corner := f.EndpointAt(healthy.URL, 7), f.EndpointAt(dead.URL, 7)
+	const events, undelivered = 30, breakerThreshold - 1
+	for range events {
+		f.Event(t, acme.MerchantID)
+	}
+	for range undelivered {
+		f.Event(t, corner.MerchantID)
+	}
+	dispatchertest.Must(t, f.Redis(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Millisecond} }))
+	healthy.await(t, events)
+	dispatchertest.Eventually(t, "the events of the dead endpoint are dead letters", func() bool { return len(f.DeadLetters(t)) == undelivered })
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: undelivered})
+}
+
+// A merchant whose endpoint takes nothing keeps no more waiting events than its bound. A neighbour in the bucket keeps all.
+func TestCountBacklog_EndsExcess(t *testing.T) {
+	f := newFixture(t)
+	acme, corner := f.EndpointAt("http://127.0.0.1:1", 7), f.EndpointAt("http://127.0.0.1:1", 7)
+	for range 5 {
+		f.Event(t, acme.MerchantID)
+	}
+	f.Event(t, corner.MerchantID)
+	d := f.dispatcher(t, func(o *Options) { o.MaxPending = 2 })
+	_, err := d.countBacklog(t.Context())
+	dispatchertest.Must(t, err)
+	d.workers.Wait()
+	letters := f.DeadLetters(t)
+	for _, letter := range letters {
+		if letter.Event.MerchantID != acme.MerchantID || letter.Reason != outbox.ReasonTooMany || letter.Merchant != acme.Merchant.String() {
+			t.Errorf("a dead letter of %s (%s) because of %q", letter.Merchant, letter.Event.MerchantID, letter.Reason)
+		}
+	}
+	if counted := testutil.ToFloat64(d.metrics.newDeadLetters.WithLabelValues(outbox.ReasonTooMany)); len(letters) != 3 || counted != 3 {
+		t.Errorf("%d dead letters, %.0f are counted; want 3", len(letters), counted)
+	}
+	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 3, Dead: 3})
+}
+
 func TestPoll_Rest(t *testing.T) {
 	const short = 2 * pollInterval
 	for name, row := range map[string]struct {

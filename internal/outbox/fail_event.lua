@@ -1,6 +1,6 @@
 local queue_key, due_key, event_key, dead_key, account_dead_key, endpoint_key, watched_key = unpack(KEYS)
 local leased, delay, reason, answer, merchant_name, target, failing_limit, gone, merchant, health, permanent, attempt = unpack(ARGV)
--- uses: clock, queue, lease_held, forget_dead_letters, dead_letters, endpoint
+-- uses: clock, full, queue, lease_held, forget_dead_letters, dead_letters, endpoint
 
 -- Counts a failed attempt, against the event and against the endpoint.
 -- leased is the leased event as the queue has it, delay the time to the next attempt in ms, negative: none. target is where the attempt went,
@@ -46,12 +46,13 @@ end
 if not lease_held() then
   return {'STALE'}
 end
+write_when_full('ZREM', queue_key)
 call('HINCRBY', event_key, 'attempts', 1)
 keep_attempt()
 local disabled = endpoint_failed()
 local dead, excess = tonumber(delay) < 0 or disabled, {}
 if dead then
-  excess = dead_letter(reason, answer, merchant_name)
+  excess = dead_letter(event_key, leased, reason, answer, merchant_name)
 else
   events.put_back(leased, now_ms + delay)
   call('HSET', event_key, 'why', reason)

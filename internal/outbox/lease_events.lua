@@ -1,6 +1,6 @@
 local queue_key, due_key = unpack(KEYS)
 local lease_ms, limit, token, endpoint_prefix, event_prefix, each = unpack(ARGV, 1, 6)
--- uses: clock, queue, endpoint
+-- uses: clock, full, queue, endpoint
 
 -- Takes events that are due, a share for each account whose turn it is. It reads the endpoints of live accounts only: test events are sent
 -- whatever the health of theirs.
@@ -42,6 +42,9 @@ for i, account in ipairs(accounts) do
   end
 end
 
+if #accounts > 0 then
+  write_when_full('ZREM', queue_key)
+end
 local until_time = format(':%013d:', now_ms + lease_ms)
 for _, row in ipairs(rows) do
   local leased = row[2] .. until_time .. row[3] .. ':' .. token

@@ -38,6 +38,7 @@ var Parts = redis.Parts{
 	"feed":                part("lib/feed"),
 	"endpoint":            part("lib/endpoint"),
 	"budget":              part("lib/budget"),
+	"full":                part("lib/full"),
 	"lease_held":          part("lib/lease_held"),
 	"forget_dead_letters": part("lib/forget_dead_letters"),
 	"dead_letters":        part("lib/dead_letters"),
@@ -61,6 +62,8 @@ var (
 	deferScript             = script("defer_events")
 	deadLetterScript        = script("dead_letter_event")
 	dropDeadLettersScript   = script("drop_dead_letters")
+	listExcessScript        = script("list_excess")
+	endExcessScript         = script("dead_letter_excess")
 	listDeadLettersScript   = script("list_dead_letters")
 	findDeadLettersScript   = script("find_dead_letters")
 	resendDeadLettersScript = script("resend_dead_letters")

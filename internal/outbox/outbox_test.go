@@ -118,6 +118,11 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, second(s.SendWebhookTest(ctx, test)))
 	must(t, s.AnswerWebhookTest(ctx, test, "target", outbox.Attempt{Reason: "delivered", Answer: "204"}))
 	must(t, second(s.Attempts(ctx, s.asks.MerchantID, time.Now())))
+	for _, inMode := range []fixture{s, inTest} {
+		inMode.event(t)
+		inMode.event(t)
+		must(t, endExcess(t, inMode, 1))
+	}
 	letters := deadLetterIDs(s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID}))
 	must(t, second(s.Resend(ctx, outbox.ResendRequest{IDs: letters})))
 }

@@ -1,10 +1,11 @@
 local receipts_key = unpack(KEYS)
 local lease_ms, limit = unpack(ARGV)
--- uses: clock
+-- uses: clock, full
 
 -- Leases receipts that are due. When its lease ends, a receipt is due again, unless it was ended or deferred.
 
 local leased_until, due = now_ms + lease_ms, call('ZRANGEBYSCORE', receipts_key, '-inf', now_ms, 'LIMIT', 0, limit)
+write_when_full('ZREM', receipts_key)
 for _, session_id in ipairs(due) do
   call('ZADD', receipts_key, leased_until, session_id)
 end

@@ -67,17 +67,18 @@ if decision == 'merchant_deleted' and not deleted then
   call('HSET', session_key, 'd', '1') -- from now on it takes nothing, also at a replica that has not seen the deletion
 end
 if decision == 'applied' then
+  local ending = {s = outcome, r = payment_ref, y = reason ~= '' and reason or nil, w = paid_at ~= '' and paid_at or nil}
+  s.finish(session_key, ended_key, feed_key, ending)
+  fields[STATUS], fields[ENDED_AT], fields[PAYMENT_REF] = outcome, ending.e, payment_ref
+  fields[REASON], fields[PAID_AT] = ending.y or false, ending.w or false
   if outcome == 'COMPLETED' and fields[EMAIL] and keep ~= '' then -- a test session sends none
-    -- Before the end of the session: if that fails, the lease of the receipt drops it. A list of another type costs mails, never a payment.
+    -- Behind the end of the session, whose first write a full Redis refuses: from there on it refuses none. A list of another type costs
+    -- mails, never a payment.
     redis.pcall('ZADD', receipts_key, now_ms, s.id(session_key))
     -- If receipts are turned off, no entry outlives its session.
     redis.pcall('ZREMRANGEBYSCORE', receipts_key, '-inf', now_ms - keep)
     redis.pcall('PEXPIRE', receipts_key, keep)
   end
-  local ending = {s = outcome, r = payment_ref, y = reason ~= '' and reason or nil, w = paid_at ~= '' and paid_at or nil}
-  s.finish(session_key, ended_key, feed_key, ending)
-  fields[STATUS], fields[ENDED_AT], fields[PAYMENT_REF] = outcome, ending.e, payment_ref
-  fields[REASON], fields[PAID_AT] = ending.y or false, ending.w or false
 elseif refund and stored then
   local record = write_refused(decision, cents, paid_at, currency)
   if event then

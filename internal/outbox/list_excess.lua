@@ -1,0 +1,17 @@
+local queue_key, due_key = unpack(KEYS)
+local most, most_of_test, limit = unpack(ARGV)
+-- uses: clock, queue
+
+-- Lists the events of accounts that have more than so many in the queue, those that are due first. limit is how many events at most.
+-- Returns each account with its events beyond the bound as the queue has them, leased ones among them.
+
+local left, rows = tonumber(limit), {}
+for _, account in ipairs(call('ZRANGE', due_key, 0, -1)) do
+  local bound, first, last = events.is_test(account) and most_of_test or most, '[' .. account .. ':', '(' .. account .. ';'
+  local excess = math.min(call('ZLEXCOUNT', queue_key, first, last) - bound, left)
+  if excess > 0 then
+    rows[#rows + 1] = {account, call('ZRANGEBYLEX', queue_key, first, last, 'LIMIT', 0, excess)}
+    left = left - excess
+  end
+end
+return {'OK', rows}

@@ -1,0 +1,434 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
+)
+
+// A Redis at maxmemory refuses the first write of a script if it may grow, lets others pass, and allows every write after the first one. So a
+// refused write that a script swallows, before one that passes, would leave half of the operation.
+func TestScripts_FullRedis(t *testing.T) {
+	server := redistest.Start(t)
+	var cases []storetest.FullCase
+	cases = append(cases, fullAdmissions()...)
+	cases = append(cases, fullCreates(t)...)
+	cases = append(cases, fullSettlements()...)
+	cases = append(cases, fullHolds()...)
+	cases = append(cases, fullRefunds()...)
+	cases = append(cases, fullReads()...)
+	cases = append(cases, fullReceipts()...)
+	cases = append(cases, fullSweeps(client(t, server))...)
+	cases = append(cases, fullOverrides()...)
+	cases = append(cases, fullBlocked()...)
+	storetest.CheckFull(t, server, cases)
+}
+
+// never is an end of a session that has none before the operation.
+func never(*testing.T, *services, store.Admission, session.ID) {}
+
+func cancelled(t *testing.T, s *services, asks store.Admission, id session.ID) {
+	t.Helper()
+	must(t, third(s.Cancel(t.Context(), asks, id)))
+}
+
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+// settled reports a payment. A store that waits for replicas, which there are not, applies it all the same.
+func settled(t *testing.T, s *services, id session.ID, payment session.Payment) {
+	t.Helper()
+	if _, err := s.Settle(t.Context(), id, payment); !s.Replicated() {
+		must(t, err)
+	}
+}
+
+// held holds a session, as settled reports a payment.
+func held(t *testing.T, s *services, id session.ID, hold store.Hold) {
+	t.Helper()
+	if _, err := s.Hold(t.Context(), id, hold); !s.Replicated() {
+		must(t, err)
+	}
+}
+
+// fullAdmissions are the requests of a merchant, the first one with a key, whose use is written, and a later one.
+func fullAdmissions() (cases []storetest.FullCase) {
+	for name, operation := range operations {
+		for _, used := range []bool{false, true} {
+			cases = append(cases, storetest.FullCase{
+				Name: fmt.Sprintf("%s, used=%t", name, used),
+				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					if used {
+						must(t, second(s.Admit(t.Context(), asks)))
+					}
+					return func() error { return second(operation(t.Context(), s, asks)) }
+				},
+			})
+		}
+	}
+	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: 10}
+	return append(cases, storetest.FullCase{
+		Name: "rotation by the key",
+		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			return func() error { return second(s.AdmitRotation(t.Context(), asks, limit)) }
+		},
+	}, storetest.FullCase{
+		Name: "rotation on the internal port",
+		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			return func() error {
+				return second(s.LimitIssue(t.Context(), store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, limit))
+			}
+		},
+	}, storetest.FullCase{
+		Name: "cancel",
+		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			id := mustCreate(t, s, asks, newSession()).Session.ID
+			return func() error { return third(s.Cancel(t.Context(), asks, id)) }
+		},
+	})
+}
+
+func fullCreates(t *testing.T) (cases []storetest.FullCase) {
+	t.Helper()
+	for bits := range 32 {
+		once, ordered, withEmail, announced, testMode := bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0, bits&16 > 0
+		request := with(newSession(), func(n *store.NewSession) {
+			if once {
+				n.Idempotency = idempotencyKey(t, "order-1001")
+			}
+			if !ordered {
+				n.Charge.OrderRef = ""
+			}
+			if withEmail {
+				n.Charge.CustomerEmail = address
+			}
+			if testMode {
+				n.Charge.AmountCents = session.TestAmountCompletes
+			}
+			n.EmitCreated = announced
+		})
+		for _, repeated := range []bool{false, true} {
+			cases = append(cases, storetest.FullCase{
+				Name:  fmt.Sprintf("create, once=%t ordered=%t address=%t announced=%t test=%t repeated=%t", once, ordered, withEmail, announced, testMode, repeated),
+				Store: store.Options{Receipts: true},
+				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					asks.TestMode = testMode
+					if repeated {
+						mustCreate(t, s, asks, request)
+					}
+					return func() error { return third(s.CreateSession(t.Context(), asks, request)) }
+				},
+			})
+		}
+	}
+	return append(cases, storetest.FullCase{
+		Name: "replay of a session that is due",
+		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			request := with(newSession(), func(n *store.NewSession) { short(n); n.Idempotency = idempotencyKey(t, "order-1001") })
+			due(t, s, mustCreate(t, s, asks, request).Session)
+			return func() error { return third(s.CreateSession(t.Context(), asks, request)) }
+		},
+	}, storetest.FullCase{
+		Name: "sessions of an order that are due",
+		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			due(t, s, mustCreate(t, s, asks, with(newSession(), short)).Session)
+			return func() error {
+				return second(s.ReadOrderSessions(t.Context(), newAccount(asks), newSession().Charge.OrderRef))
+			}
+		},
+	})
+}
+
+// fullSettlements are reports of a payment, of each outcome, for a session in each state.
+func fullSettlements() (cases []storetest.FullCase) {
+	payments := map[string]session.Payment{"paid": paid("a"), "failed": failed("a"), "wrong amount": of(77, paid("a")), "with a time": with(paid("a"), func(p *session.Payment) { p.PaidAt = rotatedAt })}
+	states := map[string]func(*testing.T, *services, store.Admission, session.ID){
+		"pending": never, "cancelled": cancelled,
+		"repeated": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			settled(t, s, id, paid("a"))
+		},
+		"paid otherwise": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			settled(t, s, id, paid("b"))
+		},
+		"held": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			held(t, s, id, holding(bank, "a"))
+		},
+		"held by another": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			held(t, s, id, holding(card, "b"))
+		},
+		"due": func(t *testing.T, s *services, asks store.Admission, id session.ID) {
+			_, read, err := s.Session(t.Context(), asks, id)
+			must(t, err)
+			due(t, s, read)
+		},
+	}
+	for what, payment := range payments {
+		for state, arrange := range states {
+			for bits := range 8 {
+				withEmail, deleted, replicated := bits&1 > 0, bits&2 > 0, bits&4 > 0
+				cases = append(cases, storetest.FullCase{
+					Name:  fmt.Sprintf("settle, %s, %s, address=%t deleted=%t replicated=%t", what, state, withEmail, deleted, replicated),
+					Store: store.Options{Receipts: true},
+					Redis: func(o *redis.Options) {
+						if replicated {
+							o.Replicas, o.ReplicaTimeout = 1, time.Millisecond // which there are not
+						}
+					},
+					Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+						request := newSession()
+						if withEmail {
+							withAddress(&request)
+						}
+						if state == "due" {
+							request.Lifetime = 30 * time.Millisecond
+						}
+						id := mustCreate(t, s, asks, request).Session.ID
+						arrange(t, s, asks, id)
+						if deleted {
+							return func() error { return second(s.SettleDeleted(t.Context(), id, payment)) }
+						}
+						return func() error { return second(s.Settle(t.Context(), id, payment)) }
+					},
+				})
+			}
+		}
+	}
+	return append(cases, storetest.FullCase{
+		Name: "settle in test mode",
+		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			asks.TestMode = true
+			id := mustCreate(t, s, asks, newSession()).Session.ID
+			return func() error { return second(s.SettleTest(t.Context(), id, paid("a"))) }
+		},
+	})
+}
+
+func fullHolds() (cases []storetest.FullCase) {
+	for name, hold := range map[string]store.Hold{"hold": holding(bank, "a"), "release": releasing(bank, "a"), "of another": holding(card, "b")} {
+		for _, before := range []bool{false, true} {
+			cases = append(cases, storetest.FullCase{
+				Name:   fmt.Sprintf("%s, held=%t", name, before),
+				Drains: name == "release",
+				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					id := mustCreate(t, s, asks, newSession()).Session.ID
+					if before {
+						held(t, s, id, holding(bank, "a"))
+					}
+					return func() error { return second(s.Hold(t.Context(), id, hold)) }
+				},
+			})
+		}
+	}
+	return cases
+}
+
+func fullRefunds() (cases []storetest.FullCase) {
+	for bits := range 8 {
+		whole, deleted, late := bits&1 > 0, bits&2 > 0, bits&4 > 0
+		cases = append(cases, storetest.FullCase{
+			Name: fmt.Sprintf("refund, whole=%t deleted=%t late=%t", whole, deleted, late),
+			Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+				id := mustCreate(t, s, asks, newSession()).Session.ID
+				if late {
+					cancelled(t, s, asks, id)
+				}
+				must(t, second(s.Settle(t.Context(), id, by(rail, paid("a")))))
+				refund := refunding("a", "r", 50)
+				if whole {
+					refund.AmountCents = 1250
+				}
+				if deleted {
+					return func() error { return second(s.RefundDeleted(t.Context(), id, refund)) }
+				}
+				return func() error { return second(s.Refund(t.Context(), id, refund)) }
+			},
+		})
+	}
+	return cases
+}
+
+// fullReads are reads of a session that a reader may have to expire first.
+func fullReads() (cases []storetest.FullCase) {
+	reads := map[string]func(*testing.T, *services, store.Admission, session.ID) error{
+		"public": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			return third(s.PublicSession(t.Context(), payer(), id))
+		},
+		"watched": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			return second(s.WatchedSession(t.Context(), id))
+		},
+		"merchant's": func(t *testing.T, s *services, asks store.Admission, id session.ID) error {
+			return third(s.Session(t.Context(), asks, id))
+		},
+		"story": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			return second(s.ReadStory(t.Context(), id))
+		},
+		"rail's": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			return second(s.Payments(t.Context(), id))
+		},
+		"ended": func(t *testing.T, s *services, asks store.Admission, _ session.ID) error {
+			return second(s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{Limit: 5}))
+		},
+	}
+	for name, read := range reads {
+		for _, expires := range []bool{false, true} {
+			cases = append(cases, storetest.FullCase{
+				Name: fmt.Sprintf("%s read, due=%t", name, expires),
+				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					request := newSession()
+					if expires {
+						short(&request)
+					}
+					created := mustCreate(t, s, asks, request).Session
+					if expires {
+						due(t, s, created)
+					}
+					return func() error { return read(t, s, asks, created.ID) }
+				},
+			})
+		}
+	}
+	return cases
+}
+
+func fullReceipts() []storetest.FullCase {
+	leased := func(operation func(*testing.T, *services, store.LeasedReceipt) error) func(*testing.T, *services, store.Admission) func() error {
+		return func(t *testing.T, s *services, asks store.Admission) func() error {
+			id := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
+			must(t, second(s.Settle(t.Context(), id, paid("a"))))
+			receipt := leaseReceipt(t, s, id, time.Minute)[0]
+			return func() error { return operation(t, s, receipt) }
+		}
+	}
+	kept := store.Options{Receipts: true}
+	return []storetest.FullCase{
+		{Name: "lease receipts", Store: kept, Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			id := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
+			must(t, second(s.Settle(t.Context(), id, paid("a"))))
+			return func() error {
+				leased, err := s.LeaseReceipts(t.Context(), id.Bucket(), time.Minute, 10)
+				if err == nil && len(leased) != 1 {
+					err = fmt.Errorf("%d receipts", len(leased))
+				}
+				return err
+			}
+		}},
+		{Name: "read a receipt", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, r store.LeasedReceipt) error {
+			return second(s.Receipt(t.Context(), r))
+		})},
+		{Name: "end a receipt", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, r store.LeasedReceipt) error {
+			return s.EndReceipt(t.Context(), r)
+		})},
+		{Name: "defer a receipt", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, r store.LeasedReceipt) error {
+			return s.DeferReceipt(t.Context(), r, time.Minute)
+		})},
+		{Name: "count receipts", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, _ store.LeasedReceipt) error {
+			return second(s.PendingReceipts(t.Context()))
+		})},
+		{Name: "count refunds", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, _ store.LeasedReceipt) error {
+			return second(s.RefundsOwed(t.Context(), []time.Duration{0}))
+		})},
+	}
+}
+
+func fullSweeps(c *goredis.Client) []storetest.FullCase {
+	sweep := func(t *testing.T, s *services, asks store.Admission) func() error {
+		return func() error { return second(s.Sweep(t.Context(), session.MerchantBucket(asks.MerchantID), 10)) }
+	}
+	return []storetest.FullCase{
+		{Name: "sweep of sessions that are due", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			due(t, s, mustCreate(t, s, asks, with(newSession(), short)).Session)
+			return sweep(t, s, asks)
+		}},
+		{Name: "sweep of a session that has ended", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			created := mustCreate(t, s, asks, with(newSession(), lasting(50*time.Millisecond))).Session
+			cancelled(t, s, asks, created.ID)
+			due(t, s, created)
+			return sweep(t, s, asks)
+		}},
+		{Name: "sweep of an unreadable session", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			created := mustCreate(t, s, asks, with(newSession(), short)).Session
+			due(t, s, created)
+			key := merchantTag(asks.MerchantID) + "session:" + created.ID.String()
+			must(t, c.HSet(t.Context(), key, "x", "garbage").Err())
+			return sweep(t, s, asks)
+		}},
+		{Name: "sweep of a session that is listed by itself", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			created := mustCreate(t, s, asks, with(newSession(), short)).Session
+			due(t, s, created)
+			tag := merchantTag(asks.MerchantID)
+			must(t, c.Del(t.Context(), tag+"expiry", tag+"expiry:10").Err())
+			must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: tag + "session:" + created.ID.String()}).Err())
+			return sweep(t, s, asks)
+		}},
+	}
+}
+
+func fullOverrides() []storetest.FullCase {
+	key := func(asks store.Admission) store.KeyRef {
+		return store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}
+	}
+	write := func(accepted bool) func(t *testing.T, s *services, asks store.Admission) func() error {
+		return func(t *testing.T, s *services, asks store.Admission) func() error {
+			override := store.Override{KeyRef: key(asks), Order: asks.Order}
+			if accepted {
+				override.Accepted = []store.Accepted{{Digest: asks.Digest}}
+			}
+			return func() error { return s.WriteOverride(t.Context(), override) }
+		}
+	}
+	return []storetest.FullCase{
+		{Name: "override of a rotation", Arrange: write(true)},
+		{Name: "revocation", Arrange: write(false)},
+		{Name: "end of a key", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			return func() error {
+				return s.WriteOverride(t.Context(), store.Override{KeyRef: key(asks), Order: asks.Order, Ended: true})
+			}
+		}},
+		{Name: "revocation of a key that is gone", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			must(t, write(true)(t, s, asks)())
+			return func() error { return s.RevokeGone(t.Context(), key(asks), asks.Order, asks.Order) }
+		}},
+		{Name: "read overrides", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			return func() error { return third(s.Overrides(t.Context(), key(asks))) }
+		}},
+		{Name: "read last uses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			return func() error {
+				return second(s.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, time.Time{}))
+			}
+		}},
+	}
+}
+
+func fullBlocked() []storetest.FullCase {
+	reported := func(blocks string) func(t *testing.T, s *services, asks store.Admission) func() error {
+		return func(t *testing.T, s *services, asks store.Admission) func() error {
+			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
+			all, _, err := s.Blocked(t.Context(), session.MerchantBucket(asks.MerchantID))
+			must(t, err)
+			return func() error { return s.RecordBlockedReport(t.Context(), all[0], blocks) }
+		}
+	}
+	return []storetest.FullCase{
+		{Name: "add blocked addresses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			return func() error { return s.AddBlocked(t.Context(), asks.MerchantID, map[string]int64{block(1): 1}) }
+		}},
+		{Name: "list blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
+			return func() error { return third(s.Blocked(t.Context(), session.MerchantBucket(asks.MerchantID))) }
+		}},
+		{Name: "report blocked addresses", Arrange: reported("a block")},
+		{Name: "report that none is left", Arrange: reported("")},
+		{Name: "forget blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
+			return func() error { return s.ForgetBlocked(t.Context(), asks.MerchantID) }
+		}},
+	}
+}
