@@ -235,6 +235,17 @@ func TestPayment_NotFound(t *testing.T) {
 	}
 }
 
+// An id that is none costs the address as much as another one.
+func TestPayment_NotFoundIsLimited(t *testing.T) {
+	r := newFixture(t).start(func(o *apiserver.Options) { o.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 3} })
+	for _, path := range []string{"/pay/x", "/pay/x/qr.svg", public + "/x"} {
+		eventually(t, "the limit is exceeded by "+path, func() bool {
+			got := r.call(http.MethodGet, path, "", "")
+			return got.status == http.StatusTooManyRequests && got.header.Get("Retry-After") != ""
+		})
+	}
+}
+
 func TestPayment_Unavailable(t *testing.T) {
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))

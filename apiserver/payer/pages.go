@@ -11,7 +11,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -42,7 +41,7 @@ func (h *Handler) Page(serve web.Handler) web.Handler {
 			return err
 		}
 		if _, gone := e.BeginError(w, r, failure); !gone {
-			h.write(w, r, status, htmlContent, problem)
+			writeAsset(w, r, status, problem)
 		}
 		return nil
 	}
@@ -101,15 +100,11 @@ func (h *Handler) QRCode(e *web.Event, w http.ResponseWriter, r *http.Request) e
 
 // payment reads what a payer sees of a session: what it was created with, and the present look of its merchant.
 func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) (*page.Payment, error) {
-	id, err := publicID(e, r)
+	id, subject, err := h.ask(e, w, r)
 	if err != nil {
 		return nil, err
 	}
-	address, err := h.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-	if err != nil {
-		return nil, err
-	}
-	sess, err := h.readPublic(e, w, r, clientaddr.LimitKey(address), id)
+	sess, err := h.readPublic(e, w, r, subject, id)
 	if err != nil {
 		return nil, err
 	}
@@ -147,14 +142,24 @@ func (h *Handler) Asset(_ *web.Event, w http.ResponseWriter, r *http.Request) er
 		header.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	header.Set("Vary", "Accept-Encoding")
-	if asset.Gzipped == nil || !acceptsGzip(r) {
+	if asset.Gzipped == nil {
 		h.write(w, r, http.StatusOK, asset.ContentType, asset.Content)
 		return nil
 	}
-	header.Set("Content-Type", asset.ContentType)
-	header.Set("Content-Encoding", "gzip")
-	_, _ = w.Write(asset.Gzipped)
+	writeAsset(w, r, http.StatusOK, asset)
 	return nil
+}
+
+// writeAsset answers with what is compressed already, as the client accepts it.
+func writeAsset(w http.ResponseWriter, r *http.Request, status int, asset page.Asset) {
+	content := asset.Content
+	w.Header().Set("Content-Type", asset.ContentType)
+	if acceptsGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		content = asset.Gzipped
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(content) // an error: the client has disconnected
 }
 
 // Widget serves the script that shops include in pages of other origins. Browsers keep it for five minutes, so that a fix reaches

@@ -41,9 +41,27 @@ func publicID(e *web.Event, r *http.Request) (session.ID, error) {
 	return id, nil
 }
 
+// ask returns the session that somebody without a key asks for, and the subject of the limits of the client's address. An id that is none costs the
+// address as much as one of a session: the answer is as long.
+func (h *Handler) ask(e *web.Event, w http.ResponseWriter, r *http.Request) (id session.ID, subject string, err error) {
+	address, err := h.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	if err != nil {
+		return session.ID{}, "", err
+	}
+	subject = clientaddr.LimitKey(address)
+	if id, err = publicID(e, r); err == nil {
+		return id, subject, nil
+	}
+	if quota, allowed := h.reads.Allow(subject); !allowed {
+		e.SetQuota(w.Header(), web.AddressLimit, quota, store.ErrRateLimited)
+		err = store.ErrRateLimited
+	}
+	return session.ID{}, "", err
+}
+
 // Status needs no key: anyone with the session id may read it, once, when it has ended, or as a stream.
 func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-	id, err := publicID(e, r)
+	id, subject, err := h.ask(e, w, r)
 	if err != nil {
 		return err
 	}
@@ -51,11 +69,7 @@ func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) e
 	if err != nil {
 		return err
 	}
-	address, err := h.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
-	if err != nil {
-		return err
-	}
-	subject, stream := clientaddr.LimitKey(address), wantsStream(r.Header)
+	stream := wantsStream(r.Header)
 	var watch *live.Watch
 	if r.Method != http.MethodHead && (stream || wait > 0) {
 		// Before the read, so that no change is missed. Over the limit Redis is not asked.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/text/language"
@@ -29,6 +30,13 @@ type Pages struct {
 	script       Asset
 	retry        Asset // the script of pages about an error that passes
 	widget       Asset
+	problems     sync.Map // of Asset, by problemKey: anyone can ask for them, at any rate
+}
+
+// problemKey is what pages without a payment differ in.
+type problemKey struct {
+	lang   string
+	status int
 }
 
 // New reads the embedded templates, texts and assets.
@@ -223,9 +231,32 @@ type problemPage struct {
 	Again bool // offer to check again, and do so
 }
 
-// Problem renders the page for a session that cannot be shown: 404, 429, or any other status for a service that is unavailable.
-func (p *Pages) Problem(acceptLanguage string, status int) ([]byte, error) {
+// Problem returns the page for a session that cannot be shown: 404, 429, or any other status for a service that is unavailable. It renders
+// each page once.
+func (p *Pages) Problem(acceptLanguage string, status int) (Asset, error) {
 	in := p.translation(acceptLanguage)
+	if status != http.StatusNotFound && status != http.StatusTooManyRequests {
+		status = http.StatusServiceUnavailable
+	}
+	key := problemKey{in.Lang, status}
+	if known, ok := p.problems.Load(key); ok {
+		return known.(Asset), nil //nolint:forcetypeassert // Store below stores nothing else
+	}
+	rendered, err := p.renderProblem(in, status)
+	if err != nil {
+		return Asset{}, err
+	}
+	asset := Asset{ContentType: htmlContent, Content: rendered}
+	if asset.Gzipped, err = compress(rendered); err != nil {
+		return Asset{}, err
+	}
+	p.problems.Store(key, asset)
+	return asset, nil
+}
+
+const htmlContent = "text/html; charset=utf-8"
+
+func (p *Pages) renderProblem(in translation, status int) ([]byte, error) {
 	page := problemPage{head: head{in, in.Unavailable, p.style.path(""), p.retry.Path}, Texts: []string{in.UnavailableText, in.AlreadyPaid}, Again: true}
 	switch status {
 	case http.StatusNotFound:

@@ -128,7 +128,8 @@ func TestPage_Problem(t *testing.T) {
 		http.StatusServiceUnavailable:  {"Temporarily unavailable", "Wait a moment", "do not pay again", "Check again"},
 		http.StatusInternalServerError: {"Temporarily unavailable", "Check again"},
 	} {
-		rendered, err := pages.Problem("en", status)
+		problem, err := pages.Problem("en", status)
+		rendered := problem.Content
 		if err != nil {
 			t.Fatal(err)
 		}

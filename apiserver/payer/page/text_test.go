@@ -59,7 +59,8 @@ func TestTexts_Language(t *testing.T) {
 		strings.Repeat("de,", 9000):    "en ltr",
 		"\"><script>alert(1)</script>": "en ltr",
 	} {
-		page, err := pages.Problem(header, 404)
+		problem, err := pages.Problem(header, 404)
+		page := problem.Content
 		if err != nil {
 			t.Fatal(err)
 		}
