@@ -59,6 +59,7 @@ func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(logger)
 	server := kube.NewServerClock(o.Clock.Now)
 	server.Observe(cluster)
+	limitTenantWrites(cluster, o.CredentialsNamespace)
 	mgr, err := newManager(ctx, cluster, server, o, logger)
 	if err != nil {
 		return fmt.Errorf("start the operator: %w", err)

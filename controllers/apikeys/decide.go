@@ -19,8 +19,6 @@ import (
 type plan struct {
 	facts
 
-	// envelope is the published Secret of a newer version, as the spec wants it; nil: there is none, or it is so.
-	envelope *corev1.Secret
 	// newKey replaces the current key; nil: keep it. After a new key nothing else is done in this reconciliation.
 	newKey *newKey
 	// claims are written before anything else.
@@ -37,14 +35,13 @@ type plan struct {
 
 // idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.envelope == nil && p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
+	return p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
 }
 
 // decide is pure. What only restricts the key was written before: see publishRestriction.
 func decide(f facts) *plan {
 	_, blocked := obstacle(f)
 	p := &plan{facts: f}
-	p.envelope = restrictedEnvelope(f)
 	if !blocked {
 		p.newKey = wantedKey(f)
 	}

@@ -61,16 +61,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (re
 	if !apiKey.DeletionTimestamp.IsZero() {
 		return r.withdraw(ctx, apiKey)
 	}
-	cached, err := r.readPublished(ctx, apiKey)
-	if err != nil {
-		return reconciler.Finish(err)
-	}
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
-	restricted, err := r.publishRestriction(ctx, cached)
-	if err != nil {
+	cached, again, err := r.restrict(ctx, apiKey)
+	switch {
+	case err != nil && cached.apiKey != nil:
 		return reconciler.Finish(r.reportStillAccepted(ctx, cached, err))
-	}
-	if restricted {
+	case err != nil:
+		return reconciler.Finish(err)
+	case again:
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
 	if wait := r.Wait(apiKey); wait > 0 {
@@ -114,9 +112,6 @@ func (r *Reconciler) plan(ctx context.Context, cached facts, added bool) (*plan,
 // reconciliation.
 func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 	f := p.facts
-	if err := r.writeEnvelope(ctx, p); err != nil {
-		return f, err
-	}
 	if err := r.writeClaims(ctx, f, p.claims); err != nil {
 		return f, err
 	}
@@ -144,7 +139,12 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 // ask for the finalizer first: its tenant may have removed it. What is in the tenant's namespace may fail for long, and then waits longer
 // than the revocation does.
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
+	release, ok := r.Restrict(apiKey)
+	if !ok {
+		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
+	}
 	secrets, err := r.revoke(ctx, apiKey)
+	release()
 	if err != nil {
 		return reconciler.Finish(r.reportUnrevoked(ctx, apiKey, err))
 	}
@@ -249,8 +249,8 @@ func (r *Reconciler) uncachedSecret(ctx context.Context, apiKey *v1alpha1.ApiKey
 	return secret, nil
 }
 
-// parallel is the number of concurrent reconciliations, which mostly wait for the API server.
-const parallel = 8
+// parallel is the number of concurrent reconciliations, which mostly wait for the API server. The objects of one namespace have a quarter.
+const parallel = 32
 
 // SetupWithManager registers the controller with its indexes and watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
@@ -258,7 +258,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	return reconciler.NewController(mgr, "apikey", parallel).
+	if err := r.setUpRestrictions(mgr); err != nil {
+		return err
+	}
+	return reconciler.NewTenantController(mgr, "apikey", parallel).
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
 		Watches(&v1alpha1.Merchant{}, reconciler.EnqueueMapped(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
 		Watches(&corev1.ConfigMap{}, reconciler.EnqueueMapped(r.requestsForPublishedMerchant), builder.WithPredicates(comesOrGoes())).

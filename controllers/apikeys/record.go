@@ -165,17 +165,25 @@ func (r *Reconciler) publish(ctx context.Context, f *facts, record published.Key
 	return nil
 }
 
-// writeEnvelope writes the published Secret of a newer version that the plan restricts, or no longer revokes.
-func (r *Reconciler) writeEnvelope(ctx context.Context, p *plan) error {
-	if p.envelope == nil {
-		return nil
+// publishEnvelope publishes in the record of a newer version what restricts the key, or no longer revokes it.
+func (r *Reconciler) publishEnvelope(ctx context.Context, cached facts) (bool, error) {
+	if restrictedEnvelope(cached) == nil {
+		return false, nil
 	}
-	r.auditSettings(ctx, p.secret, p.envelope)
-	if err := writes.Replace(ctx, r.Client, p.secret, p.envelope); err != nil {
-		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", p.envelope.Name, err)
+	f, err := r.readPublishedUncached(ctx, cached.apiKey)
+	if err != nil {
+		return false, err
 	}
-	r.Emit(p.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s) in the record of a newer version", p.apiKey.Spec.State)
-	return nil
+	envelope := restrictedEnvelope(f)
+	if envelope == nil {
+		return false, nil
+	}
+	r.auditSettings(ctx, f.secret, envelope)
+	if err := writes.Replace(ctx, r.Client, f.secret, envelope); err != nil {
+		return false, fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", envelope.Name, err)
+	}
+	r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s) in the record of a newer version", f.apiKey.Spec.State)
+	return true, nil
 }
 
 // lost reports whether there was a key without a usable published record now. The status counts, because it only words what is reported:

@@ -51,11 +51,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 		return r.withdraw(ctx, merchant)
 	}
 	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
-	restricted, err := r.publishRestriction(ctx, merchant)
+	again, err := r.restrict(ctx, merchant)
 	if err != nil {
 		return reconciler.Finish(r.reportStillAccepted(ctx, merchant, err))
 	}
-	if restricted {
+	if again {
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
 	if wait := r.Wait(merchant); wait > 0 {
@@ -188,10 +188,12 @@ func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published
 // would be kept, and then deletes the ConfigMap, the signing secret and the copy. It does not ask for the finalizer first: its tenant may
 // have removed it. What is in the tenant's namespace may fail for long, and then waits longer than the rest does.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
-	f, err := r.gather(ctx, r.APIReader, merchant)
-	if err == nil {
-		err = r.revoke(ctx, &f)
+	release, ok := r.Restrict(merchant)
+	if !ok {
+		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
+	f, err := r.revoke(ctx, merchant)
+	release()
 	if err != nil {
 		return reconciler.Finish(r.reportUnrevoked(ctx, merchant, err))
 	}
@@ -219,7 +221,16 @@ var errStillAccepted = errors.New("the keys of the Merchant still work")
 // nothing. If closing it is refused, the tombstone and the deletion end the Merchant, each of them alone. A Merchant that was never published
 // leaves no tombstone. The facts are from the API server, because the cache may be late. A ConfigMap without the operator's label is not
 // changed.
-func (r *Reconciler) revoke(ctx context.Context, f *facts) error {
+func (r *Reconciler) revoke(ctx context.Context, merchant *v1alpha1.Merchant) (facts, error) {
+	f, err := r.gather(ctx, r.APIReader, merchant)
+	if err != nil {
+		return f, err
+	}
+	return f, r.end(ctx, &f)
+}
+
+// end ends what is published of the Merchant.
+func (r *Reconciler) end(ctx context.Context, f *facts) error {
 	if f.configMap != nil && f.configMap.Labels[published.Label] != published.LabelMerchant {
 		f.configMap = nil
 	}
@@ -247,15 +258,18 @@ func (r *Reconciler) revoke(ctx context.Context, f *facts) error {
 	return errors.Join(unremembered, r.withdrawSigning(ctx, f))
 }
 
-// parallel is the number of concurrent reconciliations, which mostly wait for the API server.
-const parallel = 4
+// parallel is the number of concurrent reconciliations, which mostly wait for the API server. The objects of one namespace have a quarter.
+const parallel = 16
 
 // SetupWithManager registers the controller with its index and watches.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	if err := index.Merchants.Add(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	return reconciler.NewController(mgr, "merchant", parallel).
+	if err := r.setUpRestrictions(mgr); err != nil {
+		return err
+	}
+	return reconciler.NewTenantController(mgr, "merchant", parallel).
 		For(&v1alpha1.Merchant{}, builder.WithPredicates(predicate.Or(reconciler.Changes(statusConditions), webhookTested))).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -21,6 +22,26 @@ import (
 func NewController(mgr manager.Manager, name string, parallel int) *builder.Builder {
 	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: newRetries()})
+}
+
+// NewTenantController begins a controller that writes into tenants' namespaces. The objects of one namespace have at most a quarter of its
+// concurrent reconciliations: an admission webhook there may let each write wait for its deadline.
+func NewTenantController(mgr manager.Manager, name string, parallel int) *builder.Builder {
+	queue := func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		return newSharedQueue(priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
+			o.RateLimiter, o.Log = limiter, mgr.GetLogger().WithValues("controller", name)
+		}), parallel/4) //nolint:mnd // see above
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
+		WithOptions(controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: queue})
+}
+
+// NewRestrictionController begins a controller of what only restricts, which writes in the credentials namespace alone. Namespaces take turns,
+// so that no tenant delays the restriction of another, however many objects it changes.
+func NewRestrictionController(mgr manager.Manager, name string) *builder.Builder {
+	const parallel = 4
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
+		WithOptions(controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: newRoundRobinQueue})
 }
 
 // retries delay a request that failed: twice as long each time, up to maxRetry, because a revocation may be what failed. What a tenant can

@@ -39,11 +39,12 @@ type Base struct {
 	// CredentialsNamespace is the namespace of the published objects.
 	CredentialsNamespace string
 
-	written  versions
-	failures failures
-	warnings warnings
-	begin    sync.Once
-	began    time.Time
+	written     versions
+	failures    failures
+	warnings    warnings
+	restricting restricting
+	begin       sync.Once
+	began       time.Time
 }
 
 // Object is a custom resource, as a pointer type.

@@ -5,12 +5,16 @@ package faults
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -305,4 +309,116 @@ func (s *deployment) refusedBy(r *replica, key string, status int) {
 		got, err := client.call(r.public, http.MethodGet, me, key, "")
 		return err == nil && got.Status == status
 	})
+}
+
+// neighbourFlood is what a tenant does to its own ApiKeys, so that a restriction in another namespace would wait. stop ends it.
+type neighbourFlood struct {
+	name string
+	do   func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) (stop func())
+}
+
+func neighbourFloods() []neighbourFlood {
+	patchAll := func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey, spec string) {
+		for _, key := range keys {
+			if err := tenant.Patch(s.t.Context(), key.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+	return []neighbourFlood{
+		{"slow webhook", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
+			remove := s.slowWebhook(keys[0].Namespace)
+			patchAll(s, tenant, keys, `{"rotation":{"trigger":"slow"}}`)
+			return remove
+		}},
+		{"triggers", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
+			return callers(4, func(_ caller, n, step int) {
+				patchAll(s, tenant, keys[(4*step+n)%len(keys):][:1], fmt.Sprintf(`{"rotation":{"trigger":"flood-%d-%d"}}`, n, step))
+			})
+		}},
+		{"disables", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
+			return callers(4, func(_ caller, n, step int) {
+				state := []string{"Disabled", "Active"}[step/len(keys)%2]
+				patchAll(s, tenant, keys[(4*step+n)%len(keys):][:1], fmt.Sprintf(`{"state":%q}`, state))
+			})
+		}},
+	}
+}
+
+// slowWebhook lets each write of a Secret in a namespace wait for 25 seconds, as a validating webhook of its tenant can.
+func (s *deployment) slowWebhook(namespace string) (remove func()) {
+	s.t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(25 * time.Second):
+		}
+	}))
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	webhook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "slow-"},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name:                    "slow.example.com",
+			ClientConfig:            admissionv1.WebhookClientConfig{URL: &server.URL, CABundle: ca},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			AdmissionReviewVersions: []string{"v1"},
+			SideEffects:             new(admissionv1.SideEffectClassNone),
+			FailurePolicy:           new(admissionv1.Fail),
+			TimeoutSeconds:          new(int32(25)),
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+			}},
+		}},
+	}
+	s.must(shared.Client.Create(s.t.Context(), webhook))
+	remove = sync.OnceFunc(func() {
+		s.must(client.IgnoreNotFound(shared.Client.Delete(context.Background(), webhook)))
+		server.CloseClientConnections()
+		server.Close()
+	})
+	s.t.Cleanup(remove)
+	eventually(s.t, "the webhook holds a write", func() bool {
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+		defer cancel()
+		probe := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"}}
+		return shared.Client.Create(ctx, probe, client.DryRunAll) != nil
+	})
+	return remove
+}
+
+// tryNeighbours disables a key and deletes another one while a tenant of another namespace keeps the operator busy.
+func tryNeighbours(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0)
+	tenant, own := s.tenant()
+	own.Merchant("bait")
+	var keys []*v1alpha1.ApiKey
+	for n := range 12 * *intensity {
+		name := fmt.Sprint("bait-", n)
+		own.apiKey(name, "bait")
+		key := &v1alpha1.ApiKey{}
+		s.must(tenant.Get(t.Context(), client.ObjectKey{Namespace: own.Namespace, Name: name}, key))
+		keys = append(keys, key)
+	}
+	s.Merchant("victim")
+	var slowest time.Duration
+	for n, flood := range neighbourFloods() {
+		disabled, deleted := fmt.Sprint("disabled-", n), fmt.Sprint("deleted-", n)
+		plaintexts := []string{s.apiKey(disabled, "victim"), s.apiKey(deleted, "victim")}
+		stop := flood.do(s, tenant, keys)
+		began := time.Now()
+		edit(s, s.Namespace, disabled, &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		s.must(shared.Client.Delete(t.Context(), &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: deleted}}))
+		for _, plaintext := range plaintexts {
+			s.awaitRefused(plaintext)
+		}
+		took := time.Since(began)
+		stop()
+		if took > disabledWithin {
+			t.Errorf("%s: the keys of a neighbour were accepted for %s after they were disabled and deleted", flood.name, took)
+		}
+		slowest = max(slowest, took)
+	}
+	return len(neighbourFloods()), fmt.Sprintf("%d ways of another tenant; refused by 2 replicas after %d ms at most", len(neighbourFloods()), slowest.Milliseconds())
 }

@@ -1,0 +1,159 @@
+package reconciler
+
+import (
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// newRoundRobinQueue returns a queue that serves the namespaces in turn, so that a namespace with thousands of requests delays the one
+// request of another by no more than the requests in progress.
+func newRoundRobinQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
+		Name: name,
+		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{
+			Name:  name,
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: &roundRobin{}}),
+		}),
+	})
+}
+
+// roundRobin is the storage of a queue: first in, first out within a namespace. Its caller holds a lock.
+type roundRobin struct {
+	waiting map[string][]reconcile.Request
+	// turns are the namespaces with waiting requests, the next one first.
+	turns []string
+	count int
+}
+
+// Touch implements workqueue.Queue.
+func (*roundRobin) Touch(reconcile.Request) {}
+
+// Len implements workqueue.Queue.
+func (q *roundRobin) Len() int { return q.count }
+
+// Push implements workqueue.Queue.
+func (q *roundRobin) Push(request reconcile.Request) {
+	if q.waiting == nil {
+		q.waiting = map[string][]reconcile.Request{}
+	}
+	if len(q.waiting[request.Namespace]) == 0 {
+		q.turns = append(q.turns, request.Namespace)
+	}
+	q.waiting[request.Namespace] = append(q.waiting[request.Namespace], request)
+	q.count++
+}
+
+// Pop implements workqueue.Queue.
+func (q *roundRobin) Pop() reconcile.Request {
+	namespace := q.turns[0]
+	requests := q.waiting[namespace]
+	q.turns, q.count = q.turns[1:], q.count-1
+	if len(requests) == 1 {
+		delete(q.waiting, namespace)
+	} else {
+		q.waiting[namespace] = requests[1:]
+		q.turns = append(q.turns, namespace)
+	}
+	return requests[0]
+}
+
+// sharedQueue hands out at most a share of the requests of one namespace at a time, because a tenant decides how long a write into its
+// namespace takes. The requests beyond the share are set aside until one of the namespace is done.
+type sharedQueue struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+
+	share int
+
+	mu sync.Mutex
+	// running is the number of requests in progress, and aside the requests that wait for them, by namespace.
+	running map[string]int
+	aside   map[string]*asideRequests
+}
+
+// asideRequests are requests in the order of their arrival within a priority, without duplicates there.
+type asideRequests struct {
+	known    map[reconcile.Request]int   // its priority
+	requests map[int][]reconcile.Request // by priority
+}
+
+func newSharedQueue(queue priorityqueue.PriorityQueue[reconcile.Request], share int) *sharedQueue {
+	return &sharedQueue{PriorityQueue: queue, share: share, running: map[string]int{}, aside: map[string]*asideRequests{}}
+}
+
+// Get implements workqueue.TypedInterface.
+func (q *sharedQueue) Get() (request reconcile.Request, shutdown bool) {
+	request, _, shutdown = q.GetWithPriority()
+	return request, shutdown
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue.
+func (q *sharedQueue) GetWithPriority() (request reconcile.Request, priority int, shutdown bool) {
+	for {
+		request, priority, shutdown = q.PriorityQueue.GetWithPriority()
+		if shutdown || q.begin(request, priority) {
+			return request, priority, shutdown
+		}
+		q.PriorityQueue.Done(request)
+	}
+}
+
+// begin reports whether the request is within the share of its namespace. If it is not, it is set aside.
+func (q *sharedQueue) begin(request reconcile.Request, priority int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running[request.Namespace] < q.share {
+		q.running[request.Namespace]++
+		return true
+	}
+	aside := q.aside[request.Namespace]
+	if aside == nil {
+		aside = &asideRequests{map[reconcile.Request]int{}, map[int][]reconcile.Request{}}
+		q.aside[request.Namespace] = aside
+	}
+	if known, is := aside.known[request]; !is || known < priority {
+		aside.known[request] = priority
+		aside.requests[priority] = append(aside.requests[priority], request)
+	}
+	return false
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *sharedQueue) Done(request reconcile.Request) {
+	q.PriorityQueue.Done(request)
+	if next, priority, waits := q.end(request.Namespace); waits {
+		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, next)
+	}
+}
+
+// end returns the most urgent request of the namespace that was set aside, if there is one.
+func (q *sharedQueue) end(namespace string) (next reconcile.Request, priority int, waits bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running[namespace]--; q.running[namespace] == 0 {
+		delete(q.running, namespace)
+	}
+	aside := q.aside[namespace]
+	if aside == nil {
+		return reconcile.Request{}, 0, false
+	}
+	for p := range aside.requests {
+		if !waits || p > priority {
+			priority, waits = p, true
+		}
+	}
+	requests := aside.requests[priority]
+	next = requests[0]
+	if aside.known[next] == priority {
+		delete(aside.known, next)
+	}
+	if aside.requests[priority] = requests[1:]; len(requests) == 1 {
+		delete(aside.requests, priority)
+	}
+	if len(aside.requests) == 0 {
+		delete(q.aside, namespace)
+	}
+	return next, priority, true
+}
