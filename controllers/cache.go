@@ -121,6 +121,11 @@ func (c startedAsCache) GetCache() cache.Cache { return c.Cache }
 // maxKept is in bytes; labels and the operator's annotations are shorter.
 const maxKept = 63
 
+// keptKeys are the labels and annotations that the operator reads of objects that tenants write.
+func keptKeys() []string {
+	return []string{published.Label, tenantsecret.Label, apikeys.GenerationAnnotation}
+}
+
 // strip is the transform of every cache. It keeps what the operator reads and drops everything else, because a tenant may write a
 // megabyte of finalizers, owners or conditions into each object. So nothing may be written back from a cached object as a whole.
 func strip(cached any) (any, error) {

@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	cluster, err := kube.Load(o.Kubeconfig, "operator")
+	cluster, err := kube.Load(o.Kubeconfig, "operator", kube.Keep{Keys: keptKeys(), Trusted: o.CredentialsNamespace})
 	if err != nil {
 		return err
 	}

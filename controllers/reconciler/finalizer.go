@@ -3,10 +3,14 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -16,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // AddFinalizer adds the finalizer if it is missing. Then added is true, and the object is current. It is applied as one member of the set,
@@ -69,7 +74,8 @@ func Held(whose string) conditions.Outcome {
 		whose, int(published.TombstoneRetention.Hours()/24), v1alpha1.Finalizer) //nolint:mnd // hours of a day
 }
 
-// RemoveFinalizer ends the work on a deleted object. It reads the finalizers from the API server, and replaces that version only.
+// RemoveFinalizer ends the work on a deleted object. It reads the finalizers from the API server, and
+// removes one of that version only: those of others, which may be a megabyte, are not sent back.
 func (b *Base) RemoveFinalizer(ctx context.Context, object client.Object) error {
 	b.failures.note(object, false, b.Clock.Now())
 	if !controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
@@ -79,16 +85,24 @@ func (b *Base) RemoveFinalizer(ctx context.Context, object client.Object) error 
 	if err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(kind)
-	if err := b.APIReader.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+	uncached := &metav1.PartialObjectMetadata{}
+	uncached.SetGroupVersionKind(kind)
+	if err := b.APIReader.Get(kube.WholeMetadata(ctx), client.ObjectKeyFromObject(object), uncached); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("remove the finalizer: %w", err))
 	}
-	before := live.DeepCopy()
-	if live.UID != object.GetUID() || !controllerutil.RemoveFinalizer(live, v1alpha1.Finalizer) {
+	index := slices.Index(uncached.Finalizers, v1alpha1.Finalizer)
+	if uncached.UID != object.GetUID() || index < 0 {
 		return nil
 	}
-	if err := b.Client.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := fmt.Appendf(nil, `[{"op":"test","path":"/metadata/resourceVersion","value":%q},{"op":"remove","path":"/metadata/finalizers/%d"}]`,
+		uncached.ResourceVersion, index)
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+	written.SetGroupVersionKind(kind)
+	err = b.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch))
+	if apierrors.IsInvalid(err) { // the test failed: another version is there
+		err = apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, object.GetName(), err)
+	}
+	if err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("remove the finalizer: %w", err))
 	}
 	return nil

@@ -4,8 +4,10 @@ package tenantsecret
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // Label marks a delivered Secret; its value is the kind of content. It is the only label: with labels of the owner a
@@ -154,18 +157,19 @@ func (s Secrets) Get(ctx context.Context, namespace, name string) (*metav1.Parti
 	return secret, nil
 }
 
-// Deliver creates the Secret, or updates the version that was read. It fails if another owner has created one of that
+// Deliver creates the Secret, or replaces the version that was read. It fails if another owner has created one of that
 // name. Labels and annotations of others stay, such as those of a replicator. A Secret that somebody has made immutable, or of another
 // type, is deleted and created anew.
 func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, secret *corev1.Secret) error {
 	secret.Labels = withEntry(secret.Labels, Label, kind)
 	// Blocking the owner's deletion would need another right, and the finalizer makes it unnecessary.
 	err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
-	if err == nil {
-		err = writes.CreateOrUpdate(ctx, s.Client, secret)
-	}
-	if apierrors.IsInvalid(err) && secret.ResourceVersion != "" {
-		err = s.recreate(ctx, secret, err)
+	switch {
+	case err != nil:
+	case secret.ResourceVersion == "":
+		err = s.Client.Create(ctx, secret, client.FieldOwner(writes.FieldOwner))
+	default:
+		err = s.replace(ctx, secret)
 	}
 	if err != nil {
 		return fmt.Errorf("deliver Secret %s: %w", client.ObjectKeyFromObject(secret), err)
@@ -173,22 +177,38 @@ func (s Secrets) Deliver(ctx context.Context, owner client.Object, kind string, 
 	return nil
 }
 
-// recreate deletes the version that was read, if it cannot be updated, and creates the Secret. failure is why the update failed.
-func (s Secrets) recreate(ctx context.Context, secret *corev1.Secret, failure error) error {
+// replace replaces the version that was read, and puts the version that it wrote into the Secret. It
+// reads what others have in the metadata, which no other read of the operator has.
+func (s Secrets) replace(ctx context.Context, secret *corev1.Secret) error {
 	var existing corev1.Secret
-	if err := s.APIReader.Get(ctx, client.ObjectKeyFromObject(secret), &existing); err != nil {
+	if err := s.APIReader.Get(kube.WholeMetadata(ctx), client.ObjectKeyFromObject(secret), &existing); err != nil {
 		return err
 	}
-	if existing.ResourceVersion != secret.ResourceVersion || (existing.Immutable == nil || !*existing.Immutable) && existing.Type == secret.Type {
-		return failure
+	if existing.UID != secret.UID || existing.ResourceVersion != secret.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, secret.Name, errors.New("it has changed since it was read"))
 	}
-	if err := s.Delete(ctx, &existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}); err != nil {
-		return err
+	next := &corev1.Secret{ObjectMeta: existing.ObjectMeta, Type: secret.Type, Data: secret.Data}
+	next.ManagedFields = nil
+	maps.DeleteFunc(next.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, v1alpha1.SchemeGroupVersion.Group+"/") })
+	for key, value := range secret.Labels {
+		next.Labels = withEntry(next.Labels, key, value)
 	}
-	secret.ObjectMeta = metav1.ObjectMeta{
-		Namespace: secret.Namespace, Name: secret.Name, Labels: secret.Labels, Annotations: secret.Annotations, OwnerReferences: secret.OwnerReferences,
+	for key, value := range secret.Annotations {
+		next.Annotations = withEntry(next.Annotations, key, value)
 	}
-	return writes.CreateOrUpdate(ctx, s.Client, secret)
+	err := s.Client.Update(ctx, next, client.FieldOwner(writes.FieldOwner))
+	if immutable := existing.Immutable != nil && *existing.Immutable; apierrors.IsInvalid(err) && (immutable || existing.Type != secret.Type) {
+		err = s.Delete(ctx, &existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
+		if err != nil {
+			return err
+		}
+		next.ObjectMeta = metav1.ObjectMeta{
+			Namespace: next.Namespace, Name: next.Name, Labels: next.Labels, Annotations: next.Annotations, OwnerReferences: secret.OwnerReferences,
+		}
+		err = s.Client.Create(ctx, next, client.FieldOwner(writes.FieldOwner))
+	}
+	secret.UID, secret.ResourceVersion, secret.CreationTimestamp = next.UID, next.ResourceVersion, next.CreationTimestamp
+	return err
 }
 
 // MaxAtOnce is how many delivered Secrets one reconciliation reads from the API server, or deletes. A tenant who may write Secrets beside the

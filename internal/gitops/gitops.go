@@ -24,6 +24,23 @@ const (
 	fluxHelmRelease        = "helm.toolkit.fluxcd.io/"
 )
 
+// argoManagers and fluxManagers are the field managers of the tools.
+var (
+	argoManagers = []string{"argocd-controller", "argocd-application-controller"}
+	fluxManagers = []string{"kustomize-controller", "helm-controller"}
+)
+
+// Keys returns the labels and annotations that FindManager reads.
+func Keys() []string {
+	return []string{
+		argoTrackingAnnotation, argoInstanceLabel,
+		fluxKustomization + "name", fluxKustomization + "namespace", fluxHelmRelease + "name", fluxHelmRelease + "namespace",
+	}
+}
+
+// Managers returns the field managers that FindManager looks for.
+func Managers() []string { return slices.Concat(argoManagers, fluxManagers) }
+
 // FindManager returns what would undo an edit of the object. Labels and annotations have more than the field manager, which is left
 // when a tool is configured to write none.
 func FindManager(object client.Object) Manager {
@@ -43,9 +60,9 @@ func FindManager(object client.Object) Manager {
 	}
 	for _, entry := range object.GetManagedFields() {
 		switch {
-		case slices.Contains([]string{"argocd-controller", "argocd-application-controller"}, entry.Manager):
+		case slices.Contains(argoManagers, entry.Manager):
 			return Manager{Tool: "Argo CD"}
-		case slices.Contains([]string{"kustomize-controller", "helm-controller"}, entry.Manager):
+		case slices.Contains(fluxManagers, entry.Manager):
 			return Manager{Tool: "Flux"}
 		}
 	}

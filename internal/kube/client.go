@@ -14,8 +14,8 @@ import (
 )
 
 // Load reads the kubeconfig file or, without one, $KUBECONFIG or the pod's service account. The role appears in the API server's
-// audit log.
-func Load(path, role string) (*rest.Config, error) {
+// audit log. keep is what clients of the config read of the metadata of objects that tenants write.
+func Load(path, role string, keep Keep) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
@@ -28,7 +28,7 @@ func Load(path, role string) (*rest.Config, error) {
 	config.QPS = -1 // the default of 5 per second would delay rotations; the API server has its own limits
 	config.UserAgent = "merchant-operator-" + role
 	boundPages(config)
-	BoundNesting(config)
+	Slim(config, keep)
 	return config, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ops"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -53,12 +54,16 @@ func (r *Role) open(ctx context.Context, name string, connection redis.Options) 
 	if r.Redis, err = redis.Open(connection); err != nil {
 		return err
 	}
-	if r.Cluster, err = kube.Load(r.options.Kubeconfig, name); err != nil {
+	if r.Cluster, err = kube.Load(r.options.Kubeconfig, name, Keep()); err != nil {
 		return err
 	}
 	r.Kube, err = kube.Client(r.Cluster)
 	return err
 }
+
+// Keep is what the roles of the data plane read of the metadata that tenants write: whether Git manages
+// an object.
+func Keep() kube.Keep { return kube.Keep{Keys: gitops.Keys(), Managers: gitops.Managers()} }
 
 // Close ends the connections.
 func (r *Role) Close() {
