@@ -47,6 +47,7 @@ type console struct {
 
 	kube      client.Client // reads and writes at the Kubernetes API
 	merchants cache.Cache   // Merchants and ApiKeys in memory, without what the list does not need
+	keyReads  chan struct{} // ApiKeys that are being read
 	issuer    *issuer
 
 	outbox  *outbox.Outbox      // dead letters, health of webhooks
@@ -72,6 +73,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		outbox:   outbox.New(r.Redis),
 		waits:    web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
 		forceTimeout: forceTimeout,
+		keyReads: make(chan struct{}, maxKeyReads),
 	}
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
 		return nil, err

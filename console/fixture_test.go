@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -103,6 +104,40 @@ type fixture struct {
 
 	mu  sync.Mutex
 	day time.Duration // how far the console's clock is ahead
+
+	// keysRead are the console's reads of ApiKeys, and readBytes the bytes of all answers of the
+	// Kubernetes API that came into its memory.
+	keysRead, readBytes atomic.Int64
+}
+
+// countingTransport counts what the console reads of the Kubernetes API.
+type countingTransport struct {
+	http.RoundTripper
+
+	f *fixture
+}
+
+func (t countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/apikeys") {
+			t.f.keysRead.Add(1)
+		}
+		response.Body = countingBody{response.Body, t.f}
+	}
+	return response, err
+}
+
+type countingBody struct {
+	io.ReadCloser
+
+	f *fixture
+}
+
+func (b countingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.f.readBytes.Add(int64(n))
+	return n, err
 }
 
 func newFixture(t *testing.T, change ...func(*Options)) *fixture {
@@ -197,6 +232,8 @@ func (f *fixture) account() *rest.Config {
 	}
 	config := rest.CopyConfig(account.Config())
 	config.QPS = -1
+	kube.Slim(config, role.Keep())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTransport{next, f} })
 	return config
 }
 
@@ -247,10 +284,16 @@ func (f *fixture) merchant(name string, change ...func(*v1alpha1.Merchant)) *v1a
 	return m
 }
 
+// create creates the object, and waits until the console knows it, if it is an ApiKey.
 func (f *fixture) create(object client.Object) {
 	f.t.Helper()
 	if err := cluster.Client.Create(f.t.Context(), object); err != nil {
 		f.t.Fatal(err)
+	}
+	if key, ok := object.(*v1alpha1.ApiKey); ok {
+		await.Until(f.t, patience, "the console knows the ApiKey", func() bool {
+			return f.console.merchants.Get(f.t.Context(), client.ObjectKeyFromObject(key), &v1alpha1.ApiKey{}) == nil
+		})
 	}
 }
 

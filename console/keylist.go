@@ -3,9 +3,11 @@ package console
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,25 +41,42 @@ type keyRow struct {
 // keyRows are those of a merchant.
 type keyRows []keyRow
 
-// keysPage is the number of ApiKeys in memory as a tenant wrote them, which may be 1.5 MB each.
-const keysPage = 20
+// maxKeyReads bounds the ApiKeys that all pages read at once.
+const maxKeyReads = 32
 
-// listKeys returns the ApiKeys of a Merchant by name. They are read from the Kubernetes API, not from a cache, so that a person sees
-// what they have just done.
+// listKeys returns the ApiKeys of a Merchant by name. The watch says which there are, so that a page
+// costs the keys of its Merchant and not those of the namespace. Each is read from the Kubernetes API,
+// so that a person sees what they have just done.
 func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]keyRow, error) {
-	var keys []keyRow
-	for options := (client.ListOptions{Namespace: merchant.Namespace, Limit: keysPage}); ; {
-		var page v1alpha1.ApiKeyList
-		if err := c.kube.List(ctx, &page, &options); err != nil {
-			return nil, kubernetesError("list ApiKeys", err)
-		}
-		for i := range page.Items {
-			if page.Items[i].Spec.MerchantRef.Name == merchant.Name {
-				keys = append(keys, newKeyRow(c.words, page.Items[i], c.now()))
+	var known v1alpha1.ApiKeyList
+	err := c.merchants.List(ctx, &known, client.InNamespace(merchant.Namespace), client.MatchingFields{merchantIndex: merchant.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, kubernetesError("list ApiKeys", err)
+	}
+	rows := make([]*keyRow, len(known.Items))
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(parallelReads)
+	for i := range known.Items {
+		reads.Go(func() error {
+			key, err := c.apiKey(ctx, merchant, known.Items[i].Name)
+			switch {
+			case errors.Is(err, web.ErrNotFound): // deleted since
+				return nil
+			case err != nil:
+				return err
 			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			break
+			rows[i] = new(newKeyRow(c.words, *key, c.now()))
+			return nil
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	var keys []keyRow
+	for _, row := range rows {
+		if row != nil {
+			keys = append(keys, *row)
 		}
 	}
 	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Name, b.Name) })
@@ -114,6 +133,12 @@ const notReady = "NotReady"
 
 // apiKey returns an ApiKey of the Merchant. web.ErrNotFound: there is none.
 func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
+	select {
+	case c.keyReads <- struct{}{}:
+		defer func() { <-c.keyReads }()
+	case <-ctx.Done():
+		return nil, kubernetesError("wait to read an ApiKey", ctx.Err())
+	}
 	var key v1alpha1.ApiKey
 	if err := c.get(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -10,62 +11,112 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
-// A namespace full of ApiKeys with a megabyte each is never in memory as a whole, and none of them is left out.
-func TestListKeys_Pages(t *testing.T) {
-	const keys = 2*keysPage + 3
-	list := func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
-		var asked client.ListOptions
-		asked.ApplyOptions(options)
-		if asked.Limit != keysPage || asked.Namespace != "shops" {
-			t.Errorf("asked for %d objects of namespace %q", asked.Limit, asked.Namespace)
+// fattened returns an ApiKey with all the metadata that the API server stores.
+func fattened(key *v1alpha1.ApiKey) *v1alpha1.ApiKey {
+	long := strings.Repeat("x", 200)
+	key.Labels, key.Annotations = map[string]string{}, map[string]string{"argocd.argoproj.io/tracking-id": "shop:x"}
+	for i := range 4000 {
+		key.Finalizers = append(key.Finalizers, "example.com/"+strconv.Itoa(i)+long[:40])
+	}
+	for i := range 2000 {
+		key.Labels["example.com/"+strconv.Itoa(i)] = long[:50]
+	}
+	for i := range 1000 {
+		key.Annotations["example.com/"+strconv.Itoa(i)] = long
+	}
+	for i := range 1000 {
+		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: strconv.Itoa(i) + long, UID: types.UID(strconv.Itoa(i))}
+		key.OwnerReferences = append(key.OwnerReferences, owner)
+	}
+	return key
+}
+
+// The page of a neighbour opens while a tenant's ApiKeys in the same namespace have a megabyte of
+// metadata each: it reads the keys of its own Merchant only. Of the fat ones, whose page opens too,
+// nothing comes into memory that no page shows.
+func TestListKeys_FatNeighbour(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("coffee")
+	f.merchant("fat")
+	f.grant(user(alice), []string{"get"})
+	key := func(name, merchant string) *v1alpha1.ApiKey {
+		return &v1alpha1.ApiKey{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
+			Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: merchant}},
 		}
-		page := into.(*v1alpha1.ApiKeyList)
-		first, _ := strconv.Atoi(asked.Continue)
-		for i := first; i < min(first+keysPage, keys); i++ {
-			key := v1alpha1.ApiKey{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: "shops", Name: "till-" + strconv.Itoa(1000+i), Finalizers: []string{strings.Repeat("x", 1<<10)},
-					Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "shop:x"},
-				},
-				Spec:   v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
-				Status: v1alpha1.ApiKeyStatus{Conditions: []metav1.Condition{{Type: v1alpha1.UsableCondition, Status: "True", Message: strings.Repeat("x", 1<<10)}}},
+	}
+	const fat, own = 6, 3
+	for i := range fat {
+		one := fattened(key("fat-"+strconv.Itoa(i), "fat"))
+		f.create(one)
+		t.Cleanup(func() { // else it stays for other tests
+			unheld := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			if err := client.IgnoreNotFound(cluster.Client.Patch(context.WithoutCancel(t.Context()), one, unheld)); err != nil {
+				t.Error(err)
 			}
-			if i == 1 {
-				key.Spec.MerchantRef.Name = "books"
+		})
+	}
+	for i := range own {
+		f.create(key("till-"+strconv.Itoa(i), "coffee"))
+	}
+	if read := f.readBytes.Load(); read > 1<<20 {
+		t.Errorf("the watches read %d bytes", read)
+	}
+	browser := f.signedIn(alice)
+	for _, tc := range []struct {
+		merchant  string
+		keys      int64
+		shown     string
+		readBytes int64
+	}{
+		{"coffee", own, "till-2", 64 << 10},
+		{"fat", fat, "fat-5", 64 << 10},
+	} {
+		t.Run(tc.merchant, func(t *testing.T) {
+			f.keysRead.Store(0)
+			f.readBytes.Store(0)
+			page := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/"+tc.merchant)
+			if page.Status != http.StatusOK || !strings.Contains(page.Text, tc.shown) {
+				t.Errorf("%d, the page does not show %s: %s", page.Status, tc.shown, page.Text)
 			}
-			page.Items = append(page.Items, key)
-		}
-		if page.Continue = ""; first+keysPage < keys {
-			page.Continue = strconv.Itoa(first + keysPage)
-		}
-		return nil
+			if read := f.keysRead.Load(); read != tc.keys {
+				t.Errorf("%d reads of ApiKeys, want one for each of %d", read, tc.keys)
+			}
+			if read := f.readBytes.Load(); read > tc.readBytes {
+				t.Errorf("the page reads %d bytes, want at most %d", read, tc.readBytes)
+			}
+		})
 	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+}
+
+// Of the metadata a page says who manages a key, and keeps nothing else.
+func TestListKeys_KeepsManager(t *testing.T) {
+	f := newFixture(t)
+	merchant := f.merchant("coffee")
+	key := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.namespace, Name: "till", Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "shop:x", "theirs": "x"},
+		},
+		Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
 	}
-	c := &console{now: time.Now, kube: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{List: list}).Build()}
-	rows, err := c.listKeys(t.Context(), &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee"}})
-	if err != nil || len(rows) != keys-1 {
-		t.Fatalf("%d keys (%v), want those of the merchant: %d", len(rows), err, keys-1)
+	f.create(key)
+	rows, err := f.listKeys(t.Context(), merchant)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%d keys (%v), want one", len(rows), err)
 	}
-	for _, row := range rows {
-		want := metav1.ObjectMeta{Namespace: "shops", Name: row.Name}
-		if diff := cmp.Diff(want, row.ObjectMeta); diff != "" || row.Status.Conditions != nil {
-			t.Fatalf("kept of the metadata (-want +got):\n%s", diff)
-		}
-		if row.Problem != "" || row.Manager != (gitops.Manager{Tool: "Argo CD", Source: "application shop"}) {
-			t.Fatalf("problem %q, managed by %+v", row.Problem, row.Manager)
-		}
+	want := metav1.ObjectMeta{Namespace: f.namespace, Name: "till", UID: key.UID, CreationTimestamp: key.CreationTimestamp}
+	if diff := cmp.Diff(want, rows[0].ObjectMeta); diff != "" || rows[0].Status.Conditions != nil {
+		t.Errorf("kept of the metadata (-want +got):\n%s", diff)
+	}
+	if rows[0].Manager != (gitops.Manager{Tool: "Argo CD", Source: "application shop"}) {
+		t.Errorf("managed by %+v", rows[0].Manager)
 	}
 }
 

@@ -97,8 +97,18 @@ func stripKey(key *v1alpha1.ApiKey) *v1alpha1.ApiKey {
 	return slim
 }
 
+// merchantIndex is the index of the ApiKeys in the cache by the name of their Merchant.
+const merchantIndex = "spec.merchantRef.name"
+
 // awaitCache returns when all Merchants and ApiKeys are in the cache, or ctx has ended.
 func awaitCache(ctx context.Context, merchants cache.Cache) error {
+	err := merchants.IndexField(ctx, &v1alpha1.ApiKey{}, merchantIndex, func(object client.Object) []string {
+		key, _ := object.(*v1alpha1.ApiKey)
+		return []string{key.Spec.MerchantRef.Name}
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("index ApiKeys: %w", err)
+	}
 	for _, object := range []client.Object{&v1alpha1.Merchant{}, &v1alpha1.ApiKey{}} {
 		if _, err := merchants.GetInformer(ctx, object); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("watch %T: %w", object, err)
