@@ -138,7 +138,7 @@ const (
 )
 
 // find returns what the field of metadata holds; noElements: something short.
-func (keptMetadata) find(field []byte) elements {
+func (*keptMetadata) find(field []byte) elements {
 	switch string(field) {
 	case "labels", "annotations":
 		return labelElements
@@ -168,6 +168,7 @@ func (k *keptMetadata) keeps(in elements, element []byte, kept int) bool {
 		return bytes.Contains(element, controllerOwner)
 	case managerElements:
 		return kept < maxManagers && hasAny(k.managers, element, bytes.Contains)
+	case noElements:
 	}
 	return false
 }
@@ -251,8 +252,7 @@ func (b *slimBody) Read(p []byte) (int, error) {
 
 // filter appends to out what is kept of p.
 func (b *slimBody) filter(p []byte) {
-	for i := 0; i < len(p); i++ {
-		c := p[i]
+	for _, c := range p {
 		switch {
 		case b.inString:
 			b.addText(c)
