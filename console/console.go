@@ -73,7 +73,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		outbox:   outbox.New(r.Redis),
 		waits:    web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
 		forceTimeout: forceTimeout,
-		keyReads: make(chan struct{}, maxKeyReads),
+		keyReads:     make(chan struct{}, maxKeyReads),
 	}
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
 		return nil, err
