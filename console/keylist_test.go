@@ -18,28 +18,28 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
-// fattened returns an ApiKey with all the metadata that the API server stores.
+// fattened returns an ApiKey full of each kind of metadata that a tenant may write.
 func fattened(key *v1alpha1.ApiKey) *v1alpha1.ApiKey {
 	long := strings.Repeat("x", 200)
 	key.Labels, key.Annotations = map[string]string{}, map[string]string{"argocd.argoproj.io/tracking-id": "shop:x"}
-	for i := range 4000 {
+	for i := range 1000 {
 		key.Finalizers = append(key.Finalizers, "example.com/"+strconv.Itoa(i)+long[:40])
 	}
-	for i := range 2000 {
+	for i := range 500 {
 		key.Labels["example.com/"+strconv.Itoa(i)] = long[:50]
 	}
-	for i := range 1000 {
+	for i := range 300 {
 		key.Annotations["example.com/"+strconv.Itoa(i)] = long
 	}
-	for i := range 1000 {
+	for i := range 200 {
 		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: strconv.Itoa(i) + long, UID: types.UID(strconv.Itoa(i))}
 		key.OwnerReferences = append(key.OwnerReferences, owner)
 	}
 	return key
 }
 
-// The page of a neighbour opens while a tenant's ApiKeys in the same namespace have a megabyte of
-// metadata each: it reads the keys of its own Merchant only. Of the fat ones, whose page opens too,
+// The page of a neighbour opens while a tenant's ApiKeys in the same namespace are full of
+// metadata: it reads the keys of its own Merchant only. Of the fat ones, whose page opens too,
 // nothing comes into memory that no page shows.
 func TestListKeys_FatNeighbour(t *testing.T) {
 	f := newFixture(t)
