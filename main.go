@@ -55,7 +55,7 @@ func newCommand() *cobra.Command {
 	logger := func() *slog.Logger {
 		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(level)}))
 	}
-	root.AddCommand(operatorCommand(logger), apiserverCommand(logger), dispatcherCommand(logger), consoleCommand(logger), deadLettersCommand(), versionCommand())
+	root.AddCommand(operatorCommand(logger), apiserverCommand(logger), dispatcherCommand(logger), consoleCommand(logger), deadLettersCommand(), endLoginsCommand(), versionCommand())
 	return root
 }
 

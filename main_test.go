@@ -57,7 +57,7 @@ func TestHelp_Examples(t *testing.T) {
 var badInput = map[string][]struct{ args, want string }{
 	"": {
 		{"--log-level=loud", `--log-level must be DEBUG, INFO, WARN or ERROR, not "loud"; see: merchant-operator --help`},
-		{"serve", `unknown command "serve"; use merchant-operator apiserver|console|dead-letters|dispatcher|operator|version`},
+		{"serve", `unknown command "serve"; use merchant-operator apiserver|console|dead-letters|dispatcher|end-logins|operator|version`},
 		{"--port=1", "unknown flag: --port; see: merchant-operator --help"},
 	},
 	"operator": {
@@ -166,6 +166,10 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--limit=x", `--limit must be a whole number, not "x"; see: merchant-operator dead-letters list --help`},
 		{"--limit=-1", "--limit must be at least 1, or 0 for all, not -1"},
 		{"--output=yaml", `--output must be table or json, not "yaml"`},
+	},
+	"end-logins": {
+		{"--redis-url=", "set --redis-url or REDIS_URL"},
+		{"--redis-url=redis://127.0.0.1:1", "ACCOUNT must be the issuer URL, \"#\" and the provider's id of the person"},
 	},
 	"dead-letters resend": {
 		{"--redis-url=", "set --redis-url or REDIS_URL"},

@@ -52,7 +52,7 @@ type Options struct {
 
 	// LoginIdle ends a login that was not used for this time. Default 1 h.
 	LoginIdle time.Duration
-	// LoginLifetime ends every login. Default 12 h.
+	// LoginLifetime ends every login, so that the person's groups are read again. Default 1 h.
 	LoginLifetime time.Duration
 	// RightsLifetime is how long a decision of the Kubernetes API is cached, so how long a removed right works. Default 10 s.
 	RightsLifetime time.Duration
@@ -79,7 +79,7 @@ func DefaultOptions() Options {
 		Provider:       login.DefaultProviderOptions(),
 		History:        feed.History{}.WithDefaults(),
 		LoginIdle:      time.Hour,
-		LoginLifetime:  12 * time.Hour,
+		LoginLifetime:  time.Hour,
 		RightsLifetime: 10 * time.Second,
 	}
 }

@@ -156,7 +156,7 @@ func (h *Handler) Callback(w http.ResponseWriter, r *http.Request) error {
 	h.setCookie(w, attemptCookie, "", -time.Second)
 	h.setCookie(w, loginCookie, string(cookie), h.logins.lifetime)
 	h.signIns.WithLabelValues(resultDone).Inc()
-	h.log.Info("signed in", "user", p.User)
+	h.log.Info("signed in", "user", p.User, "account", p.Account)
 	http.Redirect(w, r, a.returnTo, http.StatusSeeOther)
 	return nil
 }

@@ -171,6 +171,17 @@ func (l *logins) endAll(ctx context.Context, p Person, cookie cookieValue) error
 	return l.remove(ctx, p, append(names, cookie.name()))
 }
 
+// EndLogins ends all logins of an account, which is the provider's issuer URL, "#" and its id of the person, and returns how many there were.
+// Errors are those of Redis.
+func EndLogins(ctx context.Context, client *redis.Client, account string) (ended int, err error) {
+	l, p := &logins{redis: client}, Person{Account: account}
+	names, err := l.list(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	return len(names), l.remove(ctx, p, names)
+}
+
 func (l *logins) remove(ctx context.Context, p Person, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -50,6 +50,33 @@ func TestLogins_OldestEnds(t *testing.T) {
 	}
 }
 
+// Who has left is signed out of every browser, and nobody else is.
+func TestEndLogins(t *testing.T) {
+	l, _ := newLogins(t)
+	begin := func(account string) cookieValue {
+		t.Helper()
+		cookie, err := l.begin(t.Context(), Person{Account: account, User: "oidc:" + account})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cookie
+	}
+	leaver, stays := []cookieValue{begin("alice"), begin("alice")}, begin("bob")
+	for n, want := range []int{2, 0} {
+		if ended, err := EndLogins(t.Context(), l.redis, "alice"); ended != want || err != nil {
+			t.Errorf("call %d ended %d logins (%v), want %d", n+1, ended, err, want)
+		}
+	}
+	for _, cookie := range leaver {
+		if _, err := l.find(t.Context(), cookie); !errors.Is(err, ErrSignedOut) {
+			t.Errorf("a login of the leaver: %v", err)
+		}
+	}
+	if _, err := l.find(t.Context(), stays); err != nil {
+		t.Errorf("another person's login: %v", err)
+	}
+}
+
 func TestFind_LoginEnds(t *testing.T) {
 	l, server := newLogins(t)
 	l.idle, l.lifetime = time.Hour, 2*time.Hour
