@@ -74,7 +74,7 @@ func (d *Directory) registerSizes(registerer prometheus.Registerer) {
 var (
 	ErrUnknown         = errors.New("no published API key has this digest or key id")
 	ErrDigestClaimed   = errors.New("the API key that holds the claim to this digest is not published")
-	ErrMerchantMissing = errors.New("the merchant of the API key is not published")
+	ErrMerchantMissing = errors.New("the merchant of the API key is not published, or was deleted")
 	ErrDisabled        = errors.New("the API key is disabled")
 	ErrExpired         = errors.New("the API key has expired")
 	// ErrNewerVersion: a newer program wrote the record of the key or of its merchant, and this one has never read another. The key may
@@ -205,7 +205,7 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 	if labelled, test := apikey.Labelled(presented); labelled && test != found.test {
 		return rejected, ErrWrongMode
 	}
-	merchant := d.index.merchants[found.merchant]
+	merchant := d.index.merchant(found.merchant)
 	if merchant == nil { // first: the operator disables the keys of a Merchant that is deleted
 		return rejected, ErrMerchantMissing
 	}
@@ -237,7 +237,7 @@ func (d *Directory) Accepts(id string, now time.Time) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	k := d.index.keys[published.KeyName(id)]
-	if _, was := d.index.ended[id]; was || k == nil || d.index.merchants[k.merchant] == nil {
+	if _, was := d.index.ended[id]; was || k == nil || d.index.merchant(k.merchant) == nil {
 		return false
 	}
 	return k.superseded || k.record().Usable(now)
@@ -250,11 +250,11 @@ func (d *Directory) HasKey(id string) bool {
 	return d.index.keys[published.KeyName(id)] != nil
 }
 
-// Merchant returns the merchant with an id, nil if it is not published, or cannot be read.
+// Merchant returns the merchant with an id, nil if it is not published, was deleted, or cannot be read.
 func (d *Directory) Merchant(id string) *Merchant {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	merchant := d.index.merchants[unique.Make(id)]
+	merchant := d.index.merchant(unique.Make(id))
 	if merchant == nil || merchant.Unreadable {
 		return nil
 	}

@@ -50,6 +50,15 @@ func newIndex() index {
 	}
 }
 
+// merchant returns the merchant with an id, nil if it is not published or has a tombstone. The tombstone alone ends a Merchant, because the
+// operator may be unable to close and to delete the published ConfigMap.
+func (i *index) merchant(id unique.Handle[string]) *Merchant {
+	if i.deleted[id.Value()] {
+		return nil
+	}
+	return i.merchants[id]
+}
+
 // find returns the only key that can accept a presented string, or nil. A string of our grammar has a key id; if a key with this
 // id is or was here, no other key can accept the string. Other strings, and keys moved from another cluster, can only be
 // externally generated.

@@ -211,6 +211,43 @@ func TestMerchantDeleted(t *testing.T) {
 	}
 }
 
+// The keys of a Merchant end with its tombstone, also while the published Merchant is still Active. Keys of another Merchant work on.
+func TestIdentify_MerchantTombstone(t *testing.T) {
+	f := newFixture()
+	for _, uid := range []types.UID{"acme", "books"} {
+		_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord(uid)))
+	}
+	id := published.ID("acme")
+	key, record := f.publish(t, "till", "acme")
+	other, _ := f.publish(t, "other", "books")
+	tombstone, err := published.EncodeTombstone(namespace, published.Tombstone{
+		Kind: published.TombstoneMerchant, ID: id, Source: published.Source{Namespace: "shops", Name: "acme", UID: "acme"}, EndedAt: now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(when string, wantErr error) {
+		t.Helper()
+		if _, err := f.Identify(key, now); !errors.Is(err, wantErr) {
+			t.Errorf("%s: Identify returns %v, want %v", when, err, wantErr)
+		}
+		if got := f.Accepts(record.KeyID, now); got != (wantErr == nil) {
+			t.Errorf("%s: Accepts returns %t", when, got)
+		}
+		if got := f.Merchant(id); (got != nil) != (wantErr == nil) {
+			t.Errorf("%s: Merchant returns %v", when, got)
+		}
+		if _, err := f.Identify(other, now); err != nil {
+			t.Errorf("%s: a key of another Merchant is refused: %v", when, err)
+		}
+	}
+	want("published", nil)
+	_ = f.Informer("tombstone").Add(tombstone)
+	want("with a tombstone", ErrMerchantMissing)
+	_ = f.merchantInformer.Update(newConfigMap(t, merchantRecord("acme")))
+	want("published again", ErrMerchantMissing)
+}
+
 func TestWatch_UndecodableKey(t *testing.T) {
 	f := newFixture()
 	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("acme")))
