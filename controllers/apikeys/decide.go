@@ -93,10 +93,13 @@ func usable(f facts, outcome conditions.Outcome) metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.UsableCondition, Status: status, Reason: reason, Message: message}
 	}
+	record, known := f.ownRecord()
+	if outcome.Reason == v1alpha1.ReasonStillAccepted && (!known || record.Usable(f.now)) {
+		return say(metav1.ConditionTrue, outcome.Reason, outcome.Message)
+	}
 	if f.incomplete {
 		return say(metav1.ConditionUnknown, outcome.Reason, "It is unknown whether the key is accepted: see condition Ready")
 	}
-	record, known := f.ownRecord()
 	if _, ended := first(f, disabled, expired); ended && known && record.Usable(f.now) {
 		return say(metav1.ConditionTrue, outcome.Reason, "The key still works: its end is not published yet")
 	}

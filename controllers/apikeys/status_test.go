@@ -157,10 +157,12 @@ func TestStatus_Usable(t *testing.T) {
 	state := func(state v1alpha1.ApiKeyState) func(*facts) {
 		return func(f *facts) { f.apiKey.Spec.State, f.record.State = state, state }
 	}
+	stillAccepted := conditions.Stalled(v1alpha1.ReasonStillAccepted, "the key still works")
 	for desc, tc := range map[string]struct {
 		facts   facts
 		edit    func(*facts)
 		failure error
+		outcome conditions.Outcome // instead of the one that the facts have
 		ready   metav1.ConditionStatus
 		usable  metav1.ConditionStatus
 		reason  string // of Usable
@@ -218,6 +220,14 @@ func TestStatus_Usable(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) { f.incomplete = true }, failure: errors.New("the API server is away"),
 			ready: metav1.ConditionFalse, usable: metav1.ConditionUnknown, reason: v1alpha1.ReasonFailed,
 		},
+		"a restriction that is refused": {
+			facts: upToDate(), edit: func(f *facts) { f.incomplete = true }, outcome: stillAccepted,
+			ready: metav1.ConditionFalse, usable: metav1.ConditionTrue, reason: v1alpha1.ReasonStillAccepted,
+		},
+		"a restriction that is refused, and a disabled key": {
+			facts: upToDate(), edit: func(f *facts) { f.incomplete = true; state(v1alpha1.ApiKeyDisabled)(f) }, outcome: stillAccepted,
+			ready: metav1.ConditionFalse, usable: metav1.ConditionUnknown, reason: v1alpha1.ReasonStillAccepted,
+		},
 		"a record of a newer operator": {
 			facts: upToDate(), edit: func(f *facts) { f.record, f.newer = nil, true },
 			ready: metav1.ConditionFalse, usable: metav1.ConditionUnknown, reason: v1alpha1.ReasonNewerVersion,
@@ -235,6 +245,9 @@ func TestStatus_Usable(t *testing.T) {
 			outcome := outcomeFor(f)
 			if tc.failure != nil {
 				outcome = conditions.Failed(tc.failure)
+			}
+			if tc.outcome.Reason != "" {
+				outcome = tc.outcome
 			}
 			all := newStatus(f, outcome).Conditions
 			ready, usable := meta.FindStatusCondition(all, v1alpha1.ReadyCondition), meta.FindStatusCondition(all, v1alpha1.UsableCondition)

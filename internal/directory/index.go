@@ -50,8 +50,9 @@ func newIndex() index {
 	}
 }
 
-// merchant returns the merchant with an id, nil if it is not published or has a tombstone. The tombstone alone ends a Merchant, because the
-// operator may be unable to close and to delete the published ConfigMap.
+// merchant returns the merchant with an id, nil if it is not published or has a tombstone. The
+// tombstone alone ends a Merchant, because the operator may be unable to close and to delete the
+// published ConfigMap.
 func (i *index) merchant(id unique.Handle[string]) *Merchant {
 	if i.deleted[id.Value()] {
 		return nil
