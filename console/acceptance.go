@@ -135,21 +135,28 @@ func refusals() []string {
 	}
 }
 
+// Problems of a key that only the console knows. Others are reasons of the condition Usable.
+const (
+	problemUnknown    = "Unknown"
+	problemNotInForce = "NotInForce"
+	problemDeleted    = "Deleted"
+)
+
 // apply says what is in force of the key. The status of the ApiKey, which tenants can write and the operator may write late, is no more than the
 // reason why an accepted key is not as its spec wants it.
 func (k *keyRow) apply(in acceptance) {
 	k.Force = in.keyForce(k.UID, k.Wants)
 	switch {
 	case k.Force == forceUnknown:
-		k.Problem = "Unknown"
+		k.Problem = problemUnknown
 	case k.Force == notInForce && k.Wants != wantsActive:
-		k.Problem = "NotInForce"
+		k.Problem = problemNotInForce
 	case k.Force == notInForce:
 		k.Problem = notReady
 	case k.Wants == wantsDisabled:
 		k.Problem = v1alpha1.ReasonDisabled
 	case k.Wants == wantsDeleted:
-		k.Problem = "Deleted"
+		k.Problem = problemDeleted
 	case k.Wants == wantsExpired:
 		k.Problem = v1alpha1.ReasonExpired
 	case in.merchant == v1alpha1.MerchantSuspended:

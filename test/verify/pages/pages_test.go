@@ -246,7 +246,8 @@ var platformReasons = []string{
 	"SigningSecretIssued", "SigningSecretRotated", "SigningSecretDelivered", "WebhookRemoved", "Retrying",
 }
 
-// The console has words for each reason of a condition or Event that concerns a shop owner, and for no other.
+// The console has words for each of its own actions and problems, for each reason of a condition or
+// Event that concerns a shop owner, and for no other.
 func TestConsoleWords_Conditions(t *testing.T) {
 	worded := slices.Concat(consoleWords(t, "problem."), consoleWords(t, "event."), consoleWords(t, "failure."))
 	actions := slices.DeleteFunc(constantsBelow(t, regexp.MustCompile(`^action[A-Z]`), "console/"), func(name string) bool { return !camelCase.MatchString(name) })
@@ -260,7 +261,13 @@ func TestConsoleWords_Conditions(t *testing.T) {
 			t.Errorf("%s needs words in the console, or a place in platformReasons", reason)
 		}
 	}
-	inCode := slices.Concat([]string{"NotReady"}, actions, constantsBelow(t, reasonName, roles...), constantsBelow(t, conditionName, roles...))
+	problems := constantsBelow(t, regexp.MustCompile(`^problem[A-Z]`), "console/")
+	for _, problem := range problems {
+		if !slices.Contains(worded, problem) {
+			t.Errorf("the console has no words for its own problem %s", problem)
+		}
+	}
+	inCode := slices.Concat([]string{"NotReady"}, actions, problems, constantsBelow(t, reasonName, roles...), constantsBelow(t, conditionName, roles...))
 	for _, reason := range slices.Concat(worded, platformReasons) {
 		if !slices.Contains(inCode, reason) {
 			t.Errorf("%s is no reason of the code", reason)
