@@ -68,7 +68,10 @@ func TestPoll_FullRedis(t *testing.T) {
 	f := newFixture(t)
 	healthy, dead := newReceiver(t, always(http.StatusOK)), newReceiver(t, always(http.StatusBadGateway))
 	acme, corner := f.EndpointAt(healthy.URL, 7), f.EndpointAt(dead.URL, 7)
-	const events, undelivered = 30, breakerThreshold - 1
+	// All attempts together are fewer than open the breaker of the dead endpoint.
+	schedule := Schedule{0, time.Millisecond}
+	const events = 30
+	undelivered := (breakerThreshold - 1) / len(schedule)
 	for range events {
 		f.Event(t, acme.MerchantID)
 	}
@@ -76,10 +79,10 @@ func TestPoll_FullRedis(t *testing.T) {
 		f.Event(t, corner.MerchantID)
 	}
 	dispatchertest.Must(t, f.Redis(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
-	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Millisecond} }))
+	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = schedule }))
 	healthy.await(t, events)
 	dispatchertest.Eventually(t, "the events of the dead endpoint are dead letters", func() bool { return len(f.DeadLetters(t)) == undelivered })
-	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: undelivered})
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: int64(undelivered)})
 }
 
 // A merchant whose endpoint takes nothing keeps no more waiting events than its bound. A neighbour in the bucket keeps all.
