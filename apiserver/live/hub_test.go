@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/live"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
@@ -296,5 +297,56 @@ func TestHub_Cluster(t *testing.T) {
 			t.Errorf("bucket %d: another session has ended", bucket)
 		default:
 		}
+	}
+}
+
+// A primary of a Redis Cluster is silent, and more sessions of it are due than there are readers. A session of another primary is
+// read when it expires, before all of them were tried.
+func TestHub_SilentPrimary(t *testing.T) {
+	servers := storetest.StartCluster(t)
+	client := storetest.Client(t, "redis+cluster://"+servers[0].Addr(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
+	s := &storetest.Services{Store: storetest.Store(t, client), Client: client}
+	silent := servers[2]
+	isSilent := func(bucket session.Bucket) bool {
+		return client.Server(t.Context(), string(redis.BucketKeyspace(bucket))) == silent.Addr()
+	}
+	await.Until(t, storetest.Timeout, "a request has found the slots", func() bool {
+		_, _ = s.Admit(t.Context(), storetest.Merchant())
+		return len(client.ByServer(t.Context(), session.AllBuckets())) == len(servers)
+	})
+	var healthy session.Bucket
+	var due []session.ID
+	const perBucket = 4
+	for _, bucket := range session.AllBuckets() {
+		if !isSilent(bucket) {
+			healthy = bucket
+			continue
+		}
+		for range perBucket {
+			due = append(due, session.NewID(storetest.MerchantIn(bucket).MerchantID, false))
+		}
+	}
+	brief := storetest.NewSession()
+	brief.Lifetime = 50 * time.Millisecond
+	victim := storetest.MustCreate(t, s, storetest.MerchantIn(healthy), brief).Session.ID
+	silent.Pause()
+
+	var tried atomic.Int64
+	hub := start(t, s, func(o *live.Options) {
+		o.Interval = 10 * time.Millisecond
+		o.Read = func(ctx context.Context, id session.ID) (store.PublicSession, error) {
+			if isSilent(id.Bucket()) {
+				tried.Add(1)
+			}
+			return s.WatchedSession(ctx, id)
+		}
+	})
+	for _, id := range due {
+		watch(t, hub, id)
+	}
+	await.Until(t, storetest.Timeout, "a session of the silent primary is read", func() bool { return tried.Load() > 0 })
+	wantEnded(t, watch(t, hub, victim), session.Expired)
+	if n := tried.Load(); n >= int64(len(due))/2 {
+		t.Errorf("%d reads of the silent primary came first; %d sessions of it are due", n, len(due))
 	}
 }
