@@ -26,6 +26,6 @@ func EndLogins(ctx context.Context, redisURL, account string) (ended int, err er
 	if err != nil {
 		return 0, err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // the answer is there
 	return login.EndLogins(ctx, client, account)
 }

@@ -37,7 +37,7 @@ func TestTenantWrites(t *testing.T) {
 			}
 			response, err := client.Do(request)
 			if err == nil {
-				response.Body.Close()
+				_ = response.Body.Close()
 			}
 			if ended := errors.Is(err, context.DeadlineExceeded); ended != tc.ends {
 				t.Errorf("ended: %t (%v)", ended, err)

@@ -226,7 +226,8 @@ func (r *Reconciler) revoke(ctx context.Context, merchant *v1alpha1.Merchant) (f
 	if err != nil {
 		return f, err
 	}
-	return f, r.end(ctx, &f)
+	err = r.end(ctx, &f)
+	return f, err
 }
 
 // end ends what is published of the Merchant.

@@ -132,7 +132,8 @@ func (q *sharedQueue) Done(request reconcile.Request) {
 func (q *sharedQueue) end(namespace string) (next reconcile.Request, priority int, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.running[namespace]--; q.running[namespace] == 0 {
+	q.running[namespace]--
+	if q.running[namespace] == 0 {
 		delete(q.running, namespace)
 	}
 	aside := q.aside[namespace]
