@@ -456,6 +456,7 @@ func TestCreateSession_GoodBodies(t *testing.T) {
 		"a character beyond 16 bits":     with(`"orderRef":"😀"`),
 		"null is absence":                with(`"taxCents":null,"tipCents":null,"orderRef":null,"customerEmail":null`),
 		"empty strings are none":         with(`"orderRef":"","customerEmail":""`),
+		"an e-mail without a receipt":    with(`"customerEmail":"root@[10.0.0.5]"`),
 		"exactly 16 KiB":                 with(`"x":"` + strings.Repeat("x", 16<<10-24) + `"`),
 		"markup is text":                 with(`"orderRef":"<script>&'\""`),
 		"what looks like another format": with(`"orderRef":"%s {{.}} ${x} '; DROP TABLE"`),

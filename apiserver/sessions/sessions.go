@@ -143,7 +143,11 @@ func readCharge(w http.ResponseWriter, r *http.Request, strict bool) (session.Ch
 	if err := fields.Finish(w.Header(), strict); err != nil {
 		return session.Charge{}, err
 	}
-	return charge, charge.Validate()
+	if err := charge.Validate(); err != nil {
+		return session.Charge{}, err
+	}
+	charge.CustomerEmail = charge.ReceiptAddress()
+	return charge, nil
 }
 
 // merchantSession is the merchant's view of a session: the response of GET /api/v1/sessions/{id} and of a cancel.

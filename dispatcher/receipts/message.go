@@ -24,7 +24,7 @@ var amounts = money.NewFormatter(language.English)
 func newMessage(from *mail.Address, paid *session.Session, zone *time.Location) (*gomail.Msg, bool) {
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(from)
-	if message.To(paid.Charge.CustomerEmail) != nil { // its error quotes the address
+	if to := paid.Charge.ReceiptAddress(); to == "" || message.To(to) != nil { // its error quotes the address
 		return nil, false
 	}
 	message.SetMessageIDWithValue(messageID(from, paid.ID))

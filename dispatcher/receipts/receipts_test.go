@@ -485,6 +485,7 @@ func TestNewMessage_HostileAddress(t *testing.T) {
 	mails := startMail(t, mailtest.Options{})
 	hostile := []string{
 		"ada@example.org>\r\nRCPT TO:<eve@example.org", "ada@example.org, eve@example.org", "ada@example.org\r\nBcc: eve@example.org", "ada",
+		"root@[10.0.0.5]", "ada@localhost", "ada%eve@example.org",
 	}
 	for _, address := range hostile {
 		f.paid(t, func(n *store.NewSession) { n.Charge.CustomerEmail = address })

@@ -106,7 +106,7 @@ func (s *Store) writeCreate(call *merchantCall, admission *Admission, request *N
 	call.End("record")
 	email := ""
 	if s.receipts && !admission.TestMode { // nothing else needs it
-		email = request.Charge.ReceiptAddress()
+		email = request.Charge.CustomerEmail
 	}
 	if once || ordered || settles || request.EmitCreated || email != "" {
 		call.Flag("emit_created", request.EmitCreated)
