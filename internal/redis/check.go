@@ -38,18 +38,24 @@ func (h Health) Serves() bool {
 // Check reports whether Redis answers and keeps what it is given; see Health.
 func (c *Client) Check(ctx context.Context) error { return c.Health(ctx).Err }
 
-// Health asks every server. One that hides its policy passes: see EvictionPolicy.
+// Health asks every server. One that hides its policy passes: see EvictionPolicy. Each server has the whole timeout: finding the primaries of
+// a Redis Cluster may have waited for one that is gone.
 func (c *Client) Health(ctx context.Context) Health {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	const steps = 3 // asking a server that is gone for the primaries, another one, and the primaries
+	ctx, cancel := context.WithTimeout(ctx, steps*c.timeout)
 	defer cancel()
 	cluster, ok := c.client.(*redis.ClusterClient)
 	if !ok {
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
 		err := checkEviction(evictionPolicy(ctx, c.client))
 		return Health{Err: err, Servers: map[string]error{c.address: err}}
 	}
 	var mu sync.Mutex
 	health := Health{Servers: map[string]error{}}
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
 		err := checkEviction(evictionPolicy(ctx, server))
 		mu.Lock()
 		defer mu.Unlock()
