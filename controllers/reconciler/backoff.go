@@ -39,9 +39,10 @@ func NewTenantController(mgr manager.Manager, name string, parallel int) *builde
 // NewRestrictionController begins a controller of what only restricts, which writes in the credentials namespace alone. Namespaces take turns,
 // so that no tenant delays the restriction of another, however many objects it changes.
 func NewRestrictionController(mgr manager.Manager, name string) *builder.Builder {
-	const parallel = 4
-	return ctrl.NewControllerManagedBy(mgr).Named(name).
-		WithOptions(controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: newRoundRobinQueue})
+	const parallel, timeout = 4, 10 * time.Second
+	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
+		MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: newRoundRobinQueue, ReconciliationTimeout: timeout,
+	})
 }
 
 // retries delay a request that failed: twice as long each time, up to maxRetry, because a revocation may be what failed. What a tenant can
