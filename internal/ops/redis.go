@@ -15,26 +15,57 @@ type Redis interface {
 	Health(ctx context.Context) redis.Health
 }
 
-// probeInterval is the least time between two looks at Redis.
-const probeInterval = time.Second
+const (
+	// probeInterval is the least time between two looks at Redis.
+	probeInterval = time.Second
+	// probeWait is how long a probe waits for a look: less than the second after which a kubelet gives up.
+	probeWait = 500 * time.Millisecond
+)
 
-// probe looks at Redis for probes and scrapes. Anyone may send them, at any rate: however many they are, they share one look.
+// probe looks at Redis for probes and scrapes. Anyone may send them, at any rate: however many they are, they share one look. A look that
+// takes longer than probeWait, because a server is silent, is finished for the probes that come later.
 type probe struct {
 	redis Redis
 
-	mu    sync.Mutex // held during a look: who comes meanwhile waits for it
-	at    time.Time  // of the last look
-	found redis.Health
+	mu      sync.Mutex
+	looking chan struct{} // closed at the end of the look in progress; nil: there is none
+	at      time.Time     // when the last look ended
+	found   redis.Health
 }
 
+// health returns what the last look found. Before the end of the first one, Redis is unavailable.
 func (p *probe) health() redis.Health {
+	if looking := p.look(); looking != nil {
+		select {
+		case <-looking:
+		case <-time.After(probeWait):
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.at) >= probeInterval {
-		p.found = p.redis.Health(context.Background()) // not of one caller, who may leave
-		p.at = time.Now()
+	if p.at.IsZero() {
+		return redis.Health{Err: redis.ErrUnavailable}
 	}
 	return p.found
+}
+
+// look begins a look if one is due, and returns the one in progress; nil: there is none.
+func (p *probe) look() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.looking != nil || time.Since(p.at) < probeInterval {
+		return p.looking
+	}
+	p.looking = make(chan struct{})
+	go func() {
+		found := p.redis.Health(context.Background()) // not of one caller, who may leave
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.found, p.at = found, time.Now()
+		close(p.looking)
+		p.looking = nil
+	}()
+	return p.looking
 }
 
 var (

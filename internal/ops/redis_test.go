@@ -52,6 +52,37 @@ func TestHandler_ReadyFlood(t *testing.T) {
 	}
 }
 
+// A Redis that does not answer holds no probe for a kubelet's second, and one look is in progress at a time.
+func TestHandler_ReadyWhileRedisIsSilent(t *testing.T) {
+	silent, phase := &silentRedis{release: make(chan struct{})}, NewPhase()
+	phase.Set(Serving)
+	handler := NewHandler(Health{Phase: phase, Redis: silent, Age: func() time.Duration { return 0 }, MaxAge: time.Hour}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	for range 3 {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", http.NoBody))
+		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "unavailable") {
+			t.Errorf("%d: %s", answer.Code, answer.Body)
+		}
+	}
+	if looks := silent.looks.Load(); looks != 1 {
+		t.Errorf("%d looks at once", looks)
+	}
+	close(silent.release)
+}
+
+// silentRedis answers when it is released.
+type silentRedis struct {
+	looks   atomic.Int64
+	release chan struct{}
+}
+
+// Health is of Redis.
+func (r *silentRedis) Health(context.Context) redis.Health {
+	r.looks.Add(1)
+	<-r.release
+	return redis.Health{}
+}
+
 // While a primary of a Redis Cluster is gone, the metric says which.
 func TestProbe_ServerGone(t *testing.T) {
 	gone := errors.New("no answer")
