@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -19,7 +21,7 @@ func TestTenantWrites(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: tenantWrites{http.DefaultTransport, "credentials", time.Nanosecond}}
+	client := &http.Client{Transport: &tenantWrites{RoundTripper: http.DefaultTransport, own: "credentials", timeout: time.Nanosecond}}
 	for name, tc := range map[string]struct {
 		method, path string
 		ends         bool
@@ -43,5 +45,77 @@ func TestTenantWrites(t *testing.T) {
 				t.Errorf("ended: %t (%v)", ended, err)
 			}
 		})
+	}
+}
+
+// A tenant whose webhook holds Events, and whose objects change without end, has a few Events in progress, and a neighbour's are written.
+func TestTenantWrites_EventsOfNeighbour(t *testing.T) {
+	held, reached := make(chan struct{}), make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/namespaces/slow/") {
+			reached <- struct{}{}
+			<-held
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	transport := &tenantWrites{RoundTripper: http.DefaultTransport, own: "credentials", timeout: time.Hour, eventTimeout: time.Hour}
+	post := func(namespace string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/apis/events.k8s.io/v1/namespaces/"+namespace+"/events", nil)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	var writing sync.WaitGroup
+	for range maxEventsOfNamespace {
+		writing.Go(func() {
+			if status := post("slow"); status != http.StatusCreated {
+				t.Errorf("an Event in progress gets %d", status)
+			}
+		})
+		<-reached
+	}
+	if status := post("slow"); status != http.StatusTooManyRequests {
+		t.Errorf("one Event more of the tenant gets %d", status)
+	}
+	if status := post("neighbour"); status != http.StatusCreated {
+		t.Errorf("an Event of the neighbour gets %d", status)
+	}
+	close(held)
+	writing.Wait()
+	if status := post("slow"); status != http.StatusCreated {
+		t.Errorf("an Event after those gets %d", status)
+	}
+}
+
+// A webhook that denies with "try again later" does not make client-go sleep in a worker.
+func TestTenantWrites_RetryAfter(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	transport := &tenantWrites{RoundTripper: http.DefaultTransport, own: "credentials", timeout: time.Hour}
+	for path, want := range map[string]string{"/api/v1/namespaces/shops/secrets": "", "/api/v1/namespaces/credentials/secrets": "60"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if got := response.Header.Get("Retry-After"); got != want {
+			t.Errorf("%s: Retry-After %q, want %q", path, got, want)
+		}
 	}
 }
