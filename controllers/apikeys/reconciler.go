@@ -139,11 +139,11 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 // ask for the finalizer first: its tenant may have removed it. What is in the tenant's namespace may fail for long, and then waits longer
 // than the revocation does.
 func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
-	release, ok := r.Restrict(apiKey)
+	restricting, release, ok := r.Restrict(ctx, apiKey)
 	if !ok {
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
-	secrets, err := r.revoke(ctx, apiKey)
+	secrets, err := r.revoke(restricting, apiKey)
 	release()
 	if err != nil {
 		return reconciler.Finish(r.reportUnrevoked(ctx, apiKey, err))

@@ -25,19 +25,19 @@ func (r restrictions) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (r
 		}
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
-	release, ok := r.Restrict(apiKey)
+	restricting, release, ok := r.Restrict(ctx, apiKey)
 	if !ok {
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
 	defer release()
-	_, err := r.revoke(ctx, apiKey)
+	_, err := r.revoke(restricting, apiKey)
 	return reconciler.Finish(err)
 }
 
 // restrict publishes what only restricts the key, and returns the facts from the caches. again: the caches are behind what was published, or
 // another reconciliation is about to publish it. With an error, the facts name the ApiKey if the key may be accepted longer than its spec says.
 func (r *Reconciler) restrict(ctx context.Context, apiKey *v1alpha1.ApiKey) (cached facts, again bool, err error) {
-	release, ok := r.Restrict(apiKey)
+	ctx, release, ok := r.Restrict(ctx, apiKey)
 	if !ok {
 		return facts{}, true, nil
 	}

@@ -188,11 +188,11 @@ func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published
 // would be kept, and then deletes the ConfigMap, the signing secret and the copy. It does not ask for the finalizer first: its tenant may
 // have removed it. What is in the tenant's namespace may fail for long, and then waits longer than the rest does.
 func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
-	release, ok := r.Restrict(merchant)
+	restricting, release, ok := r.Restrict(ctx, merchant)
 	if !ok {
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
-	f, err := r.revoke(ctx, merchant)
+	f, err := r.revoke(restricting, merchant)
 	release()
 	if err != nil {
 		return reconciler.Finish(r.reportUnrevoked(ctx, merchant, err))

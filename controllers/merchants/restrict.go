@@ -25,19 +25,19 @@ func (r restrictions) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant
 		}
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
-	release, ok := r.Restrict(merchant)
+	restricting, release, ok := r.Restrict(ctx, merchant)
 	if !ok {
 		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
 	}
 	defer release()
-	_, err := r.revoke(ctx, merchant)
+	_, err := r.revoke(restricting, merchant)
 	return reconciler.Finish(err)
 }
 
 // restrict publishes that the Merchant is Active no longer. again: the caches are behind what was published, or another reconciliation is
 // about to publish it.
 func (r *Reconciler) restrict(ctx context.Context, merchant *v1alpha1.Merchant) (again bool, err error) {
-	release, ok := r.Restrict(merchant)
+	ctx, release, ok := r.Restrict(ctx, merchant)
 	if !ok {
 		return true, nil
 	}

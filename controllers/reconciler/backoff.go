@@ -39,9 +39,9 @@ func NewTenantController(mgr manager.Manager, name string, parallel int) *builde
 // NewRestrictionController begins a controller of what only restricts, which writes in the credentials namespace alone. Namespaces take turns,
 // so that no tenant delays the restriction of another, however many objects it changes.
 func NewRestrictionController(mgr manager.Manager, name string) *builder.Builder {
-	const parallel, timeout = 4, 10 * time.Second
+	const parallel = 4
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
-		MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: newRoundRobinQueue, ReconciliationTimeout: timeout,
+		MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: newRoundRobinQueue, ReconciliationTimeout: restrictTimeout,
 	})
 }
 
