@@ -53,7 +53,7 @@ func (r *Reconciler) restrict(ctx context.Context, apiKey *v1alpha1.ApiKey) (cac
 
 // setUpRestrictions registers the controller. A new record is looked at too: the spec may have changed since its facts were read.
 func (r *Reconciler) setUpRestrictions(mgr manager.Manager) error {
-	return reconciler.NewRestrictionController(mgr, "apikey-restriction").
+	return reconciler.NewRestrictionController(mgr, "apikey-restriction", reconciler.RequestNamespace).
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
 		Watches(&v1alpha1.Merchant{}, reconciler.EnqueueMapped(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
 		Watches(&corev1.Secret{}, reconciler.EnqueueMapped(r.requestsForSecret)).

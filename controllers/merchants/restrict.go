@@ -47,7 +47,7 @@ func (r *Reconciler) restrict(ctx context.Context, merchant *v1alpha1.Merchant) 
 
 // setUpRestrictions registers the controller.
 func (r *Reconciler) setUpRestrictions(mgr manager.Manager) error {
-	return reconciler.NewRestrictionController(mgr, "merchant-restriction").
+	return reconciler.NewRestrictionController(mgr, "merchant-restriction", reconciler.RequestNamespace).
 		For(&v1alpha1.Merchant{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), restrictions{r}))

@@ -56,7 +56,7 @@ type (
 	claims    struct{ Sweeper }
 )
 
-// SetupWithManager registers the controllers. They check every published object when the operator starts and when the
+// SetupWithManager registers the controllers. Those that revoke keys and merchants serve the tenants in turn. They check every published object when the operator starts and when the
 // object changes, and the objects of each deleted ApiKey or Merchant.
 func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, claimKeyIndex, claimKey); err != nil {
@@ -65,7 +65,7 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	if err := budget.Add(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	err := reconciler.NewController(mgr, "orphaned-key", 1).
+	err := reconciler.NewRestrictionController(mgr, "orphaned-key", s.tenantOfKey).
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelKey), sourceless(ctx, s, index.ApiKeys))).
 		Watches(&v1alpha1.ApiKey{}, s.publishedAs(published.KeyName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, keys{s}))
@@ -92,10 +92,36 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	if err != nil {
 		return err
 	}
-	return reconciler.NewController(mgr, "orphaned-merchant", 1).
+	return reconciler.NewRestrictionController(mgr, "orphaned-merchant", s.tenantOfMerchant).
 		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelMerchant), sourceless(ctx, s, index.Merchants))).
 		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.MerchantName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, merchants{s}))
+}
+
+// tenantOfKey returns the namespace of the ApiKey whose record a request names; empty: the cache has no record that says it.
+func (s Sweeper) tenantOfKey(request reconcile.Request) string {
+	var secret corev1.Secret
+	if err := s.Client.Get(context.Background(), request.NamespacedName, &secret, client.UnsafeDisableDeepCopy); err != nil {
+		return ""
+	}
+	record, err := published.DecodeKeyEnvelope(&secret)
+	if err != nil {
+		return ""
+	}
+	return record.Source.Namespace
+}
+
+// tenantOfMerchant returns the namespace of the Merchant whose ConfigMap a request names; empty: the cache has none that says it.
+func (s Sweeper) tenantOfMerchant(request reconcile.Request) string {
+	var configMap corev1.ConfigMap
+	if err := s.Client.Get(context.Background(), request.NamespacedName, &configMap, client.UnsafeDisableDeepCopy); err != nil {
+		return ""
+	}
+	record, err := published.DecodeMerchantEnvelope(&configMap)
+	if err != nil {
+		return ""
+	}
+	return record.Namespace
 }
 
 func (s Sweeper) publishedAs(name func(id string) string) handler.EventHandler {

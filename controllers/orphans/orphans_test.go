@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -174,6 +175,27 @@ func TestSweep_NextVersionIsNoOrphan(t *testing.T) {
 }
 
 const credentials = "credentials"
+
+// The turns of the queue are those of the tenants, although all records are in one namespace.
+func TestSweeper_TenantOfRequest(t *testing.T) {
+	key, merchant := laterKey(), laterMerchant()
+	s, _ := newSweep(t, key, merchant)
+	for name, tc := range map[string]struct {
+		tenant func(reconcile.Request) string
+		object string
+		want   string
+	}{
+		"a key":                   {s.tenantOfKey, key.Name, "shops"},
+		"a key that is gone":      {s.tenantOfKey, published.KeyName(published.ID("another")), ""},
+		"a merchant":              {s.tenantOfMerchant, merchant.Name, "shops"},
+		"a merchant that is gone": {s.tenantOfMerchant, published.MerchantName(published.ID("another")), ""},
+	} {
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: credentials, Name: tc.object}}
+		if got := tc.tenant(request); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
 
 // Two controllers see a claim whose 90 days are over: one deletes it and its tombstone, the other looks whether it needs a tombstone.
 // However their steps interleave, no new tombstone is left.

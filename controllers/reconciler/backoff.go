@@ -36,12 +36,17 @@ func NewTenantController(mgr manager.Manager, name string, parallel int) *builde
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: queue})
 }
 
-// NewRestrictionController begins a controller of what only restricts, which writes in the credentials namespace alone. Namespaces take turns,
-// so that no tenant delays the restriction of another, however many objects it changes.
-func NewRestrictionController(mgr manager.Manager, name string) *builder.Builder {
+// NewRestrictionController begins a controller of what only restricts, which writes in the credentials namespace alone. Tenants take turns, so
+// that none delays the restriction of another, however many objects it changes. tenant returns the namespace of the Merchant or ApiKey that a
+// request is about.
+func NewRestrictionController(mgr manager.Manager, name string, tenant func(reconcile.Request) string) *builder.Builder {
 	const parallel = 4
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
-		MaxConcurrentReconciles: parallel, RateLimiter: newRetries(), NewQueue: newRoundRobinQueue, ReconciliationTimeout: restrictTimeout,
+		MaxConcurrentReconciles: parallel, ReconciliationTimeout: restrictTimeout,
+		RateLimiter: newRetriesOf(tenant),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return newRoundRobinQueue(name, limiter, tenant)
+		},
 	})
 }
 
@@ -50,7 +55,8 @@ func NewRestrictionController(mgr manager.Manager, name string) *builder.Builder
 type retries struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 
-	budgets *lru.Cache // of *rate.Limiter, by namespace
+	tenant  func(reconcile.Request) string
+	budgets *lru.Cache // of *rate.Limiter, by tenant
 }
 
 const (
@@ -62,16 +68,21 @@ const (
 	maxBudgets = 1000
 )
 
-func newRetries() retries {
+func newRetries() retries { return newRetriesOf(RequestNamespace) }
+
+func newRetriesOf(tenant func(reconcile.Request) string) retries {
 	return retries{
-		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry), lru.New(maxBudgets),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry), tenant, lru.New(maxBudgets),
 	}
 }
+
+// RequestNamespace returns the namespace of the object that a request names.
+func RequestNamespace(request reconcile.Request) string { return request.Namespace }
 
 // When returns the delay of a request that failed.
 func (r retries) When(request reconcile.Request) time.Duration {
 	delay := r.TypedRateLimiter.When(request)
-	if delay >= maxRetry && !r.budget(request.Namespace).Allow() {
+	if delay >= maxRetry && !r.budget(r.tenant(request)).Allow() {
 		return crowdedRetry
 	}
 	return delay

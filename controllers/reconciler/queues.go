@@ -8,22 +8,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newRoundRobinQueue returns a queue that serves the namespaces in turn, so that a namespace with thousands of requests delays the one
-// request of another by no more than the requests in progress.
-func newRoundRobinQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+// newRoundRobinQueue returns a queue that serves the tenants in turn, so that one with thousands of requests delays the one request of another
+// by no more than the requests in progress.
+func newRoundRobinQueue(
+	name string, limiter workqueue.TypedRateLimiter[reconcile.Request], tenant func(reconcile.Request) string,
+) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
 		Name: name,
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{
 			Name:  name,
-			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: &roundRobin{}}),
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: &roundRobin{tenant: tenant}}),
 		}),
 	})
 }
 
-// roundRobin is the storage of a queue: first in, first out within a namespace. Its caller holds a lock.
+// roundRobin is the storage of a queue: first in, first out within a tenant. Its caller holds a lock.
 type roundRobin struct {
+	tenant  func(reconcile.Request) string
 	waiting map[string][]reconcile.Request
-	// turns are the namespaces with waiting requests, the next one first.
+	// turns are the tenants with waiting requests, the next one first.
 	turns []string
 	count int
 }
@@ -39,23 +42,24 @@ func (q *roundRobin) Push(request reconcile.Request) {
 	if q.waiting == nil {
 		q.waiting = map[string][]reconcile.Request{}
 	}
-	if len(q.waiting[request.Namespace]) == 0 {
-		q.turns = append(q.turns, request.Namespace)
+	tenant := q.tenant(request)
+	if len(q.waiting[tenant]) == 0 {
+		q.turns = append(q.turns, tenant)
 	}
-	q.waiting[request.Namespace] = append(q.waiting[request.Namespace], request)
+	q.waiting[tenant] = append(q.waiting[tenant], request)
 	q.count++
 }
 
 // Pop implements workqueue.Queue.
 func (q *roundRobin) Pop() reconcile.Request {
-	namespace := q.turns[0]
-	requests := q.waiting[namespace]
+	tenant := q.turns[0]
+	requests := q.waiting[tenant]
 	q.turns, q.count = q.turns[1:], q.count-1
 	if len(requests) == 1 {
-		delete(q.waiting, namespace)
+		delete(q.waiting, tenant)
 	} else {
-		q.waiting[namespace] = requests[1:]
-		q.turns = append(q.turns, namespace)
+		q.waiting[tenant] = requests[1:]
+		q.turns = append(q.turns, tenant)
 	}
 	return requests[0]
 }

@@ -15,9 +15,9 @@ func requestFor(namespace string, n int) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(n)}}
 }
 
-// The one request of a neighbour is served after one of the namespace with thousands that came before it.
+// The one request of a neighbour is served after one of the tenant with thousands that came before it.
 func TestRoundRobinQueue_Neighbour(t *testing.T) {
-	queue := newRoundRobinQueue("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := newRoundRobinQueue("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), RequestNamespace)
 	defer queue.ShutDown()
 	for n := range 1000 {
 		queue.Add(requestFor("flood", n))
