@@ -35,6 +35,7 @@ func TestListAccepted(t *testing.T) {
 		"expired":      f.key("expired", acme, func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Minute)) }),
 		"of suspended": f.key("of suspended", suspended),
 		"of missing":   f.key("of missing", missing),
+		"of test mode": f.testKey("of test mode", acme),
 	}
 	keys["deleted"] = f.key("deleted", acme)
 	f.writeTombstone(f.keySecret(keys["deleted"]))
@@ -63,7 +64,7 @@ func TestListAccepted(t *testing.T) {
 			t.Errorf("%s: %+v, want state %q and %v", merchant, answer, want, passing)
 		}
 	}
-	if len(passing) != 2 {
+	if len(passing) != 3 {
 		t.Errorf("%v pass", passing)
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 )
@@ -113,6 +114,8 @@ func TestTestMode_EachRoute(t *testing.T) {
 		"POST /pay/{id}/test", // TestPlayRail
 		// About a key: TestTestMode_Rotation.
 		"POST /api/v1/keys/rotate", "POST " + rotationPath,
+		// About UIDs of ApiKeys, of both modes: TestListAccepted.
+		"GET " + rotation.AcceptedPath,
 		// About a merchant: TestShowSigningSecret.
 		"POST " + signingPath,
 		// The same for all.

@@ -350,7 +350,7 @@ func TestPage_ErrorThatPasses(t *testing.T) {
 				}
 				w.Header().Set("Content-Type", "text/html; charset=utf-8")
 				w.WriteHeader(status)
-				_, _ = w.Write(problem)
+				_, _ = w.Write(problem.Content)
 			}))
 			t.Cleanup(server.Close)
 			p := sharedBrowser.NewPage(t, browsertest.Settings{Script: fast})
