@@ -127,7 +127,7 @@ func (c *console) awaitForce(ctx context.Context, viewer login.Person, merchant,
 	}
 }
 
-// refusals are the reasons of a condition Ready with which a key is refused.
+// refusals are the reasons of the condition Usable with which a key is refused.
 func refusals() []string {
 	return []string{
 		v1alpha1.ReasonDisabled, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed, v1alpha1.ReasonMerchantNotFound,

@@ -161,20 +161,21 @@ const (
 	deferredUnreadable  = "endpoint_decode_error"
 	// deferredUnsupported: a newer version wrote the event, and a newer dispatcher will deliver it.
 	deferredUnsupported = "unsupported_event"
-	// deferredFrozen: it would be dropped, or sent to another target than that which is disabled; but the watch is frozen, and the merchant may
-	// want it by now, or have another target.
+	// deferredFrozen: it would be dropped or become a dead letter, or be sent to another target than the disabled one; but the watch is frozen,
+	// and the merchant may want it by now, or have another target.
 	deferredFrozen = "frozen_watch"
 )
 
 // reasonDisabled is the dead letter's reason for an event of a disabled endpoint.
 const reasonDisabled = "endpoint_disabled"
 
-// decide also returns the endpoint that it decided about. While the watch is frozen it drops nothing, and resumes no endpoint.
+// decide also returns the endpoint that it decided about. While the watch is frozen it drops nothing, makes no dead letters, and
+// resumes no endpoint.
 func (d *dispatcher) decide(lease outbox.Lease, now time.Time) (decision, endpoints.Endpoint) {
 	frozen := d.index.Age() > endpoints.MaxAge // read first: the endpoint is not older
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, now)
-	if frozen && (decided.action == drop || decided.action == resume) {
+	if frozen && (decided.action == drop || decided.action == deadLetter || decided.action == resume) {
 		decided = decision{deferEvent, deferredFrozen, deferralDelay(now.Sub(lease.Event.OccurredAt))}
 	}
 	return decided, endpoint

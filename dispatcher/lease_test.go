@@ -99,6 +99,23 @@ func TestLease_FrozenWatchResumesNothing(t *testing.T) {
 	}
 }
 
+// It does not know either whether the endpoint that it knows as disabled is still the merchant's: its events wait instead of becoming dead letters.
+func TestLease_FrozenWatchMakesNoDeadLetters(t *testing.T) {
+	f := newFixture(t)
+	shop := newReceiver(t, always(http.StatusOK))
+	acme := f.EndpointAt(shop.URL, 7)
+	f.Disable(t, acme)
+	f.Index.SetAge(endpoints.MaxAge + time.Second)
+	f.Event(t, acme.MerchantID)
+	d := f.dispatcher(t)
+	start(t, d)
+	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
+	dispatchertest.Eventually(t, "it is deferred", func() bool { return deferrals() >= 1 })
+	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1, Dead: 1}) // Disable has made the dead letter
+	f.Index.SetAge(0)
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
+}
+
 // setOld makes an event an hour old.
 func (f testFixture) setOld(t *testing.T, id string) {
 	t.Helper()

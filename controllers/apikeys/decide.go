@@ -76,7 +76,7 @@ func obstacle(f facts) (outcome conditions.Outcome, ok bool) {
 	return first(f, recordEnding, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
 }
 
-// outcomeFor returns whether the spec is in force. Whether the key is accepted says usable.
+// outcomeFor returns whether the spec is in force. usable returns whether the key is accepted.
 func outcomeFor(f facts) conditions.Outcome {
 	if outcome, blocked := obstacle(f); blocked {
 		return outcome

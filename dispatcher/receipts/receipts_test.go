@@ -287,6 +287,9 @@ func TestSender_Refused(t *testing.T) {
 		"sender at RCPT, bad sequence":        {recipient, 503, smtp.EnhancedCode{5, 5, 1}, "sender first", resultSenderRefused},
 		"sender at RCPT, address in the text": {recipient, 550, none, "authentication required from 5.1.1.20", resultSenderRefused},
 		"sender at DATA, not authenticated":   {content, 550, smtp.EnhancedCode{5, 7, 26}, "SPF and DKIM fail", resultSenderRefused},
+		"sender at RCPT, daily quota":         {recipient, 550, smtp.EnhancedCode{5, 4, 5}, "Daily user sending quota exceeded", resultSenderRefused},
+		"sender at DATA, daily quota":         {content, 550, smtp.EnhancedCode{5, 4, 5}, "Daily user sending quota exceeded", resultSenderRefused},
+		"sender at RCPT, routing loop":        {recipient, 554, smtp.EnhancedCode{5, 4, 6}, "routing loop detected", resultSenderRefused},
 		"sender at DATA, server full":         {content, 552, smtp.EnhancedCode{5, 3, 4}, "too big", resultSenderRefused},
 	} {
 		t.Run(name, func(t *testing.T) {

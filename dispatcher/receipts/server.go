@@ -186,8 +186,10 @@ func aboutMail(code int, text string) bool {
 		switch subject, _, _ := strings.Cut(enhanced[1], "."); subject {
 		case "1": // addresses; these two are of the sender
 			return enhanced[1] != "1.7" && enhanced[1] != "1.8"
-		case "2", "4", "6": // mailbox, route, content
+		case "2", "6": // mailbox, content
 			return true
+		case "4": // route; these two are of the recipient. A quota of the sender is 5.4.5, and passes
+			return enhanced[1] == "4.1" || enhanced[1] == "4.4"
 		}
 		return false // 3, 5, 7: the server itself, protocol, policy
 	}

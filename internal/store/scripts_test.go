@@ -386,13 +386,13 @@ func fullOverrides() []storetest.FullCase {
 	}
 	return []storetest.FullCase{
 		{Name: "override of a rotation", Arrange: write(true)},
-		{Name: "revocation", Arrange: write(false)},
-		{Name: "end of a key", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "revocation", Drains: true, Arrange: write(false)},
+		{Name: "end of a key", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
 			return func() error {
 				return s.WriteOverride(t.Context(), store.Override{KeyRef: key(asks), Order: asks.Order, Ended: true})
 			}
 		}},
-		{Name: "revocation of a key that is gone", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "revocation of a key that is gone", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
 			must(t, write(true)(t, s, asks)())
 			return func() error { return s.RevokeGone(t.Context(), key(asks), asks.Order, asks.Order) }
 		}},

@@ -1,7 +1,8 @@
 local override_key = unpack(KEYS)
 local issued, revision, list, revokes, keep, gone = unpack(ARGV)
 
--- Writes an override, and answers 'OK'; if a newer one is there already it answers 'NEWER' and writes nothing. Needs no clock.
+-- Writes an override. Needs no clock.
+-- Returns 'OK'; 'NEWER' if a newer one is there already, and then writes nothing; 'CORRUPT' if the stored one cannot be read.
 -- issued and revision are its order, see lib/admission.lua; revokes is '1' if the list is empty; keep is in ms. gone is '' or the order of the
 -- override that was there when the published object was seen to be gone: a revocation holds for that one too.
 
@@ -25,6 +26,9 @@ if stored then
     -- that has been deleted since.
     return 'OK'
   end
+end
+if revokes == '1' then
+  redis.call('PEXPIRE', override_key, keep) -- a full Redis refuses a SET as the first write, and a revocation must not wait until it is drained
 end
 redis.call('SET', override_key, issued .. ' ' .. revision .. ' ' .. list, 'PX', keep)
 return 'OK'
