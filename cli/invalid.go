@@ -114,7 +114,7 @@ func (p *problems) String() string {
 	return text
 }
 
-// describe is an error in words for people, also if the API server says what it did not check.
+// describe returns the words of an error for people, also if the API server says what it did not check.
 func describe(err error) string {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(status) || status.ErrStatus.Details == nil {

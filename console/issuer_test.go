@@ -2,16 +2,12 @@ package console
 
 import (
 	"context"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -39,36 +35,13 @@ func answering(t *testing.T, from int64) (*issuer, *atomic.Int64) {
 
 // A balancer in front of the internal port forgets the console's connection. One request fails, and the next one has a connection of its own.
 func TestIssuer_ConnectionForgotten(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	authority := filepath.Join(t.TempDir(), "ca.crt")
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	balancer := proxytest.NewBalancer(t, server.Listener.Addr().String())
-	api, err := newIssuer(&rest.Config{}, Options{InternalURL: "https://" + balancer.Address, InternalCAFile: authority})
-	if err != nil {
-		t.Fatal(err)
-	}
-	api.http.Timeout = 500 * time.Millisecond
-	get := func() error {
-		answer, err := api.http.Get(api.url)
-		if err == nil {
-			err = answer.Body.Close()
+	proxytest.CheckForgotten(t, func(url, authority string) *http.Client {
+		api, err := newIssuer(&rest.Config{}, Options{InternalURL: url, InternalCAFile: authority})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	}
-	if err := get(); err != nil {
-		t.Fatal(err)
-	}
-	balancer.Forget()
-	first := get()
-	if err := get(); first == nil || err != nil {
-		t.Errorf("the first request: %v; the second: %v", first, err)
-	}
+		return api.http
+	})
 }
 
 // A rotation whose answer could no longer be shown is not started: nobody would have its key.

@@ -45,7 +45,7 @@ type keyRows []keyRow
 const maxKeyReads = 32
 
 // listKeys returns the ApiKeys of a Merchant by name. The watch says which there are, so that a page
-// costs the keys of its Merchant and not those of the namespace. Each is read from the Kubernetes API,
+// costs the keys of its Merchant and not all keys of the namespace. Each key is read from the Kubernetes API,
 // so that a person sees what they have just done.
 func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]keyRow, error) {
 	var known v1alpha1.ApiKeyList

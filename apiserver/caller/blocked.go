@@ -99,7 +99,7 @@ func (b *blockedAddresses) run(ctx context.Context) {
 	}
 }
 
-// flush writes the counts of all merchants, those of each Redis server until it fails. What Redis does not take is written later.
+// flush writes the counts of all merchants. It writes the counts of one Redis server until that server fails; the next flush writes the rest.
 func (b *blockedAddresses) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, blockedInterval)
 	defer cancel()

@@ -31,7 +31,7 @@ type Overrides struct {
 	pending map[session.Bucket]map[store.KeyRef]store.Override // the newest of each key
 }
 
-// servers are those of Redis; see redis.Client. What is for one never waits for another one that is gone.
+// servers are the servers of Redis; see redis.Client. An override for one server never waits for another server that is gone.
 type servers interface {
 	ByServer(ctx context.Context, buckets []session.Bucket) [][]session.Bucket
 	ForEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error

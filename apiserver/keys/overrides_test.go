@@ -161,7 +161,7 @@ func TestOverrides_OtherServerIsGone(t *testing.T) {
 	if diff := cmp.Diff([]string{"victim@2 accepts 0"}, stored.written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	// One that did wait is not behind those of the other server either.
+	// An override that had to wait is not behind the overrides of the other server either.
 	stored.gone, stored.failure = "", redis.ErrUnavailable
 	record.Revision = 3
 	a.KeyRevoked(record)

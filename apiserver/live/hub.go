@@ -194,8 +194,7 @@ func (h *Hub) first(now time.Time) (first *watched, wait time.Duration) {
 	return first, wait
 }
 
-// hold keeps the sessions of a bucket and of all others of its Redis server from being read for a while: the readers are for those of the other
-// servers.
+// hold keeps the sessions of a bucket's Redis server from being read for a while, so that the readers are free for the sessions of other servers.
 func (h *Hub) hold(bucket session.Bucket, now time.Time) {
 	until := now.Add(jitter.Add(retryTime, jitter.Fraction()))
 	h.ofServer(bucket, func(b *bucketState) { b.failing, b.heldUntil = true, until })

@@ -127,7 +127,7 @@ func (q *serverQueue) wait(ctx context.Context) error {
 }
 
 // join counts one who waits in a queue, and returns the outage that ends the wait. If too many wait, the error is ErrCrowded. In a Redis Cluster no
-// more wait for one server than there is room left for the others: those of a server that is gone never take all of it.
+// more payers wait for one server than there is room left for the others: the payers of a server that is gone never take all the room.
 func (q *queues) join(queue *serverQueue) (outage <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -119,7 +119,7 @@ func TestQueue_Full(t *testing.T) {
 	}
 }
 
-// Payers who wait for a server that is gone leave room for those of another one.
+// Payers who wait for a server that is gone leave room for payers of another server.
 func TestQueue_FullOfOneServer(t *testing.T) {
 	all := newQueues(40, true, prometheus.NewRegistry())
 	gone, healthy := all.to("gone"), all.to("healthy")

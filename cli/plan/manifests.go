@@ -42,7 +42,7 @@ type Manifest struct {
 // FluxTransforms is a Kustomization of Flux that changes objects before it applies them.
 type FluxTransforms struct {
 	Source, Namespace, Name string
-	// Fields are those of its spec that do so.
+	// Fields are the fields of the spec that change objects, such as postBuild.
 	Fields []string
 }
 

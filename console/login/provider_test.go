@@ -1,14 +1,11 @@
 package login
 
 import (
-	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,36 +51,13 @@ func TestSignIn_ProviderHangs(t *testing.T) {
 
 // A balancer in front of the provider forgets the console's connection. One sign-in fails, and the next one has a connection of its own.
 func TestSignIn_ConnectionForgotten(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	authority := filepath.Join(t.TempDir(), "ca.crt")
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	balancer := proxytest.NewBalancer(t, server.Listener.Addr().String())
-	p, err := newProvider(ProviderOptions{CAFile: authority}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.http.Timeout = 500 * time.Millisecond
-	get := func() error {
-		answer, err := p.http.Get("https://" + balancer.Address)
-		if err == nil {
-			err = answer.Body.Close()
+	proxytest.CheckForgotten(t, func(_, authority string) *http.Client {
+		p, err := newProvider(ProviderOptions{CAFile: authority}, "")
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	}
-	if err := get(); err != nil {
-		t.Fatal(err)
-	}
-	balancer.Forget()
-	first := get()
-	if err := get(); first == nil || err != nil {
-		t.Errorf("the first request: %v; the second: %v", first, err)
-	}
+		return p.http
+	})
 }
 
 func TestClaims(t *testing.T) {

@@ -172,7 +172,7 @@ func (l *logins) endAll(ctx context.Context, p Person, cookie cookieValue) error
 }
 
 // EndLogins ends all logins of an account, which is the provider's issuer URL, "#" and its id of the person, and returns how many there were.
-// Errors are those of Redis.
+// The error is redis.ErrUnavailable or redis.ErrCorrupt.
 func EndLogins(ctx context.Context, client *redis.Client, account string) (ended int, err error) {
 	l, p := &logins{redis: client}, Person{Account: account}
 	names, err := l.list(ctx, p)

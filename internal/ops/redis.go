@@ -75,13 +75,13 @@ var (
 		"1 if this Redis server, a primary of a Redis Cluster or the only one, responds and does not evict keys.", []string{"server"}, nil)
 )
 
-// Describe is of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (p *probe) Describe(all chan<- *prometheus.Desc) {
 	all <- redisUp
 	all <- serverUp
 }
 
-// Collect is of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (p *probe) Collect(metrics chan<- prometheus.Metric) {
 	health := p.health()
 	metrics <- prometheus.MustNewConstMetric(redisUp, prometheus.GaugeValue, up(health.Err))

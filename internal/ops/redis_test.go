@@ -24,7 +24,7 @@ type redisFixture struct {
 	health redis.Health
 }
 
-// Health is of Redis.
+// Health implements Redis.
 func (r *redisFixture) Health(context.Context) redis.Health {
 	r.looks.Add(1)
 	return r.health
@@ -76,7 +76,7 @@ type silentRedis struct {
 	release chan struct{}
 }
 
-// Health is of Redis.
+// Health implements Redis.
 func (r *silentRedis) Health(context.Context) redis.Health {
 	r.looks.Add(1)
 	<-r.release

@@ -1,9 +1,15 @@
 package proxytest
 
 import (
+	"encoding/pem"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Balancer is a layer-4 load balancer on loopback that can forget its connections, as one does that fails over: it keeps them open,
@@ -103,4 +109,38 @@ func (b *Balancer) close() {
 	}
 	b.mu.Unlock()
 	b.serving.Wait()
+}
+
+// CheckForgotten lets a Balancer in front of a server that offers HTTP/2 forget a client's connection: one request fails, and the next one has a
+// connection of its own. newClient gets the URL of the Balancer and the file of the server's certificate authority.
+func CheckForgotten(t testing.TB, newClient func(url, authority string) *http.Client) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	balancer := NewBalancer(t, server.Listener.Addr().String())
+	url := "https://" + balancer.Address
+	client := newClient(url, authority)
+	client.Timeout = 500 * time.Millisecond
+	get := func() error {
+		response, err := client.Get(url)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	balancer.Forget()
+	first := get()
+	if err := get(); first == nil || err != nil {
+		t.Errorf("the first request: %v; the second: %v", first, err)
+	}
 }
