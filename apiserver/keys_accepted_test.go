@@ -59,8 +59,11 @@ func TestListAccepted(t *testing.T) {
 	for merchant, want := range map[string]v1alpha1.MerchantState{"acme": v1alpha1.MerchantActive, "suspended": v1alpha1.MerchantSuspended, "none": ""} {
 		got := r.accepted(token, types.UID(f.namespace+"/"+merchant), uids...).want(t, http.StatusOK)
 		var answer rotation.Accepted
-		text, _ := json.Marshal(got.body)
-		if err := json.Unmarshal(text, &answer); err != nil || answer.MerchantState != want || !slices.Equal(answer.Keys, passing) {
+		text, err := json.Marshal(got.body)
+		if err == nil {
+			err = json.Unmarshal(text, &answer)
+		}
+		if err != nil || answer.MerchantState != want || !slices.Equal(answer.Keys, passing) {
 			t.Errorf("%s: %+v, want state %q and %v", merchant, answer, want, passing)
 		}
 	}

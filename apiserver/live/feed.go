@@ -70,7 +70,8 @@ func (w *FeedWatch) Stop() {
 	defer h.mu.Unlock()
 	h.open--
 	h.feeds--
-	if h.byTenant[w.tenant]--; h.byTenant[w.tenant] == 0 {
+	h.byTenant[w.tenant]--
+	if h.byTenant[w.tenant] == 0 {
 		delete(h.byTenant, w.tenant)
 	}
 	b := &h.buckets[w.bucket]

@@ -130,7 +130,7 @@ func (h *Hub) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		w, wait := h.next(time.Now())
+		w, wait := h.next(ctx, time.Now())
 		if w != nil {
 			select {
 			case <-ctx.Done():
@@ -150,14 +150,14 @@ func (h *Hub) Run(ctx context.Context) {
 }
 
 // next takes the next session to read, or returns how long there is none. It unsubscribes from buckets that nobody watches any more.
-func (h *Hub) next(now time.Time) (*watched, time.Duration) {
+func (h *Hub) next(ctx context.Context, now time.Time) (*watched, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first, wait := h.first(now)
 	if wait <= 0 {
 		b := &h.buckets[first.id.Bucket()]
 		if b.failing {
-			h.hold(first.id.Bucket(), now)
+			h.hold(ctx, first.id.Bucket(), now)
 		}
 		b.queue.remove(first)
 		first.reading = true
@@ -195,22 +195,22 @@ func (h *Hub) first(now time.Time) (first *watched, wait time.Duration) {
 }
 
 // hold keeps the sessions of a bucket's Redis server from being read for a while, so that the readers are free for the sessions of other servers.
-func (h *Hub) hold(bucket session.Bucket, now time.Time) {
+func (h *Hub) hold(ctx context.Context, bucket session.Bucket, now time.Time) {
 	until := now.Add(jitter.Add(retryTime, jitter.Fraction()))
-	h.ofServer(bucket, func(b *bucketState) { b.failing, b.heldUntil = true, until })
+	h.ofServer(ctx, bucket, func(b *bucketState) { b.failing, b.heldUntil = true, until })
 }
 
 // release ends a hold: the server answers.
-func (h *Hub) release(bucket session.Bucket) {
+func (h *Hub) release(ctx context.Context, bucket session.Bucket) {
 	if h.buckets[bucket].failing {
-		h.ofServer(bucket, func(b *bucketState) { b.failing, b.heldUntil = false, time.Time{} })
+		h.ofServer(ctx, bucket, func(b *bucketState) { b.failing, b.heldUntil = false, time.Time{} })
 		h.wakeUp()
 	}
 }
 
 // ofServer calls do with all buckets of the server of a bucket.
-func (h *Hub) ofServer(bucket session.Bucket, do func(*bucketState)) {
-	for _, group := range h.client.ByServer(context.Background(), session.AllBuckets()) {
+func (h *Hub) ofServer(ctx context.Context, bucket session.Bucket, do func(*bucketState)) {
+	for _, group := range h.client.ByServer(ctx, session.AllBuckets()) {
 		if !slices.Contains(group, bucket) {
 			continue
 		}
@@ -228,9 +228,9 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 	w.reading = false
 	now, reason := time.Now(), w.reason
 	if errors.Is(err, redis.ErrUnavailable) && ctx.Err() == nil {
-		h.hold(w.id.Bucket(), now)
+		h.hold(ctx, w.id.Bucket(), now)
 	} else {
-		h.release(w.id.Bucket())
+		h.release(ctx, w.id.Bucket())
 	}
 	switch {
 	case len(w.watches) == 0:
@@ -302,7 +302,7 @@ type subscriber struct{ *Hub }
 func (h subscriber) Subscribed(of session.Bucket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.release(of)
+	h.release(context.Background(), of)
 	b := &h.buckets[of]
 	b.active = b.wanted
 	now := time.Now()
@@ -331,7 +331,7 @@ func (h subscriber) Received(of session.Bucket, message string) {
 	id, err := session.ParseID(sessionID)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.release(of) // its server is there
+	h.release(context.Background(), of) // its server is there
 	for _, w := range h.buckets[of].feeds[account] {
 		w.notify()
 	}

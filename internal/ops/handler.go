@@ -37,7 +37,9 @@ func NewHandler(health Health, registry *prometheus.Registry, log *slog.Logger) 
 	registry.MustRegister(redis)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { health.readyz(w, redis) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		health.readyz(w, redis) //nolint:contextcheck // a look at Redis is shared, and outlives its callers
+	})
 	mux.Handle("GET "+MetricsPath, health.Guard.Protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	})))

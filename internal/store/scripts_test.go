@@ -66,6 +66,7 @@ func fullAdmissions() (cases []storetest.FullCase) {
 			cases = append(cases, storetest.FullCase{
 				Name: fmt.Sprintf("%s, used=%t", name, used),
 				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					t.Helper()
 					if used {
 						must(t, second(s.Admit(t.Context(), asks)))
 					}
@@ -78,11 +79,13 @@ func fullAdmissions() (cases []storetest.FullCase) {
 	return append(cases, storetest.FullCase{
 		Name: "rotation by the key",
 		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			return func() error { return second(s.AdmitRotation(t.Context(), asks, limit)) }
 		},
 	}, storetest.FullCase{
 		Name: "rotation on the internal port",
 		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			return func() error {
 				return second(s.LimitIssue(t.Context(), store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, limit))
 			}
@@ -90,6 +93,7 @@ func fullAdmissions() (cases []storetest.FullCase) {
 	}, storetest.FullCase{
 		Name: "cancel",
 		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			id := mustCreate(t, s, asks, newSession()).Session.ID
 			return func() error { return third(s.Cancel(t.Context(), asks, id)) }
 		},
@@ -120,6 +124,7 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 				Name:  fmt.Sprintf("create, once=%t ordered=%t address=%t announced=%t test=%t repeated=%t", once, ordered, withEmail, announced, testMode, repeated),
 				Store: store.Options{Receipts: true},
 				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					t.Helper()
 					asks.TestMode = testMode
 					if repeated {
 						mustCreate(t, s, asks, request)
@@ -132,6 +137,7 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 	return append(cases, storetest.FullCase{
 		Name: "replay of a session that is due",
 		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			request := with(newSession(), func(n *store.NewSession) { short(n); n.Idempotency = idempotencyKey(t, "order-1001") })
 			due(t, s, mustCreate(t, s, asks, request).Session)
 			return func() error { return third(s.CreateSession(t.Context(), asks, request)) }
@@ -139,6 +145,7 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 	}, storetest.FullCase{
 		Name: "sessions of an order that are due",
 		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			due(t, s, mustCreate(t, s, asks, with(newSession(), short)).Session)
 			return func() error {
 				return second(s.ReadOrderSessions(t.Context(), newAccount(asks), newSession().Charge.OrderRef))
@@ -153,18 +160,23 @@ func fullSettlements() (cases []storetest.FullCase) {
 	states := map[string]func(*testing.T, *services, store.Admission, session.ID){
 		"pending": never, "cancelled": cancelled,
 		"repeated": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			t.Helper()
 			settled(t, s, id, paid("a"))
 		},
 		"paid otherwise": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			t.Helper()
 			settled(t, s, id, paid("b"))
 		},
 		"held": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			t.Helper()
 			held(t, s, id, holding(bank, "a"))
 		},
 		"held by another": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+			t.Helper()
 			held(t, s, id, holding(card, "b"))
 		},
 		"due": func(t *testing.T, s *services, asks store.Admission, id session.ID) {
+			t.Helper()
 			_, read, err := s.Session(t.Context(), asks, id)
 			must(t, err)
 			due(t, s, read)
@@ -183,6 +195,7 @@ func fullSettlements() (cases []storetest.FullCase) {
 						}
 					},
 					Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+						t.Helper()
 						request := newSession()
 						if withEmail {
 							withAddress(&request)
@@ -204,6 +217,7 @@ func fullSettlements() (cases []storetest.FullCase) {
 	return append(cases, storetest.FullCase{
 		Name: "settle in test mode",
 		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			asks.TestMode = true
 			id := mustCreate(t, s, asks, newSession()).Session.ID
 			return func() error { return second(s.SettleTest(t.Context(), id, paid("a"))) }
@@ -218,6 +232,7 @@ func fullHolds() (cases []storetest.FullCase) {
 				Name:   fmt.Sprintf("%s, held=%t", name, before),
 				Drains: name == "release",
 				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					t.Helper()
 					id := mustCreate(t, s, asks, newSession()).Session.ID
 					if before {
 						held(t, s, id, holding(bank, "a"))
@@ -236,6 +251,7 @@ func fullRefunds() (cases []storetest.FullCase) {
 		cases = append(cases, storetest.FullCase{
 			Name: fmt.Sprintf("refund, whole=%t deleted=%t late=%t", whole, deleted, late),
 			Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+				t.Helper()
 				id := mustCreate(t, s, asks, newSession()).Session.ID
 				if late {
 					cancelled(t, s, asks, id)
@@ -259,21 +275,27 @@ func fullRefunds() (cases []storetest.FullCase) {
 func fullReads() (cases []storetest.FullCase) {
 	reads := map[string]func(*testing.T, *services, store.Admission, session.ID) error{
 		"public": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			t.Helper()
 			return third(s.PublicSession(t.Context(), payer(), id))
 		},
 		"watched": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			t.Helper()
 			return second(s.WatchedSession(t.Context(), id))
 		},
 		"merchant's": func(t *testing.T, s *services, asks store.Admission, id session.ID) error {
+			t.Helper()
 			return third(s.Session(t.Context(), asks, id))
 		},
 		"story": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			t.Helper()
 			return second(s.ReadStory(t.Context(), id))
 		},
 		"rail's": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+			t.Helper()
 			return second(s.Payments(t.Context(), id))
 		},
 		"ended": func(t *testing.T, s *services, asks store.Admission, _ session.ID) error {
+			t.Helper()
 			return second(s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{Limit: 5}))
 		},
 	}
@@ -282,6 +304,7 @@ func fullReads() (cases []storetest.FullCase) {
 			cases = append(cases, storetest.FullCase{
 				Name: fmt.Sprintf("%s read, due=%t", name, expires),
 				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					t.Helper()
 					request := newSession()
 					if expires {
 						short(&request)
@@ -301,6 +324,7 @@ func fullReads() (cases []storetest.FullCase) {
 func fullReceipts() []storetest.FullCase {
 	leased := func(operation func(*testing.T, *services, store.LeasedReceipt) error) func(*testing.T, *services, store.Admission) func() error {
 		return func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			id := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
 			must(t, second(s.Settle(t.Context(), id, paid("a"))))
 			receipt := leaseReceipt(t, s, id, time.Minute)[0]
@@ -310,6 +334,7 @@ func fullReceipts() []storetest.FullCase {
 	kept := store.Options{Receipts: true}
 	return []storetest.FullCase{
 		{Name: "lease receipts", Store: kept, Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			id := mustCreate(t, s, asks, with(newSession(), withAddress)).Session.ID
 			must(t, second(s.Settle(t.Context(), id, paid("a"))))
 			return func() error {
@@ -321,18 +346,23 @@ func fullReceipts() []storetest.FullCase {
 			}
 		}},
 		{Name: "read a receipt", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, r store.LeasedReceipt) error {
+			t.Helper()
 			return second(s.Receipt(t.Context(), r))
 		})},
 		{Name: "end a receipt", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, r store.LeasedReceipt) error {
+			t.Helper()
 			return s.EndReceipt(t.Context(), r)
 		})},
 		{Name: "defer a receipt", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, r store.LeasedReceipt) error {
+			t.Helper()
 			return s.DeferReceipt(t.Context(), r, time.Minute)
 		})},
 		{Name: "count receipts", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, _ store.LeasedReceipt) error {
+			t.Helper()
 			return second(s.PendingReceipts(t.Context()))
 		})},
 		{Name: "count refunds", Store: kept, Drains: true, Arrange: leased(func(t *testing.T, s *services, _ store.LeasedReceipt) error {
+			t.Helper()
 			return second(s.RefundsOwed(t.Context(), []time.Duration{0}))
 		})},
 	}
@@ -340,20 +370,24 @@ func fullReceipts() []storetest.FullCase {
 
 func fullSweeps(c *goredis.Client) []storetest.FullCase {
 	sweep := func(t *testing.T, s *services, asks store.Admission) func() error {
+		t.Helper()
 		return func() error { return second(s.Sweep(t.Context(), session.MerchantBucket(asks.MerchantID), 10)) }
 	}
 	return []storetest.FullCase{
 		{Name: "sweep of sessions that are due", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			due(t, s, mustCreate(t, s, asks, with(newSession(), short)).Session)
 			return sweep(t, s, asks)
 		}},
 		{Name: "sweep of a session that has ended", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			created := mustCreate(t, s, asks, with(newSession(), lasting(50*time.Millisecond))).Session
 			cancelled(t, s, asks, created.ID)
 			due(t, s, created)
 			return sweep(t, s, asks)
 		}},
 		{Name: "sweep of an unreadable session", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			created := mustCreate(t, s, asks, with(newSession(), short)).Session
 			due(t, s, created)
 			key := merchantTag(asks.MerchantID) + "session:" + created.ID.String()
@@ -361,6 +395,7 @@ func fullSweeps(c *goredis.Client) []storetest.FullCase {
 			return sweep(t, s, asks)
 		}},
 		{Name: "sweep of a session that is listed by itself", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			created := mustCreate(t, s, asks, with(newSession(), short)).Session
 			due(t, s, created)
 			tag := merchantTag(asks.MerchantID)
@@ -377,6 +412,7 @@ func fullOverrides() []storetest.FullCase {
 	}
 	write := func(accepted bool) func(t *testing.T, s *services, asks store.Admission) func() error {
 		return func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			override := store.Override{KeyRef: key(asks), Order: asks.Order}
 			if accepted {
 				override.Accepted = []store.Accepted{{Digest: asks.Digest}}
@@ -388,18 +424,22 @@ func fullOverrides() []storetest.FullCase {
 		{Name: "override of a rotation", Arrange: write(true)},
 		{Name: "revocation", Drains: true, Arrange: write(false)},
 		{Name: "end of a key", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			return func() error {
 				return s.WriteOverride(t.Context(), store.Override{KeyRef: key(asks), Order: asks.Order, Ended: true})
 			}
 		}},
 		{Name: "revocation of a key that is gone", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			must(t, write(true)(t, s, asks)())
 			return func() error { return s.RevokeGone(t.Context(), key(asks), asks.Order, asks.Order) }
 		}},
 		{Name: "read overrides", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			return func() error { return third(s.Overrides(t.Context(), key(asks))) }
 		}},
 		{Name: "read last uses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			return func() error {
 				return second(s.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, time.Time{}))
 			}
@@ -410,6 +450,7 @@ func fullOverrides() []storetest.FullCase {
 func fullBlocked() []storetest.FullCase {
 	reported := func(blocks string) func(t *testing.T, s *services, asks store.Admission) func() error {
 		return func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
 			all, _, err := s.Blocked(t.Context(), session.MerchantBucket(asks.MerchantID))
 			must(t, err)
@@ -418,15 +459,18 @@ func fullBlocked() []storetest.FullCase {
 	}
 	return []storetest.FullCase{
 		{Name: "add blocked addresses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			return func() error { return s.AddBlocked(t.Context(), asks.MerchantID, map[string]int64{block(1): 1}) }
 		}},
 		{Name: "list blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
 			return func() error { return third(s.Blocked(t.Context(), session.MerchantBucket(asks.MerchantID))) }
 		}},
 		{Name: "report blocked addresses", Arrange: reported("a block")},
 		{Name: "report that none is left", Arrange: reported("")},
 		{Name: "forget blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
 			return func() error { return s.ForgetBlocked(t.Context(), asks.MerchantID) }
 		}},

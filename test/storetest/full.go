@@ -129,31 +129,8 @@ func snapshot(t *testing.T, c *goredis.Client, asks store.Admission) []string {
 		}
 		kind, ttl := c.Type(ctx, key).Val(), c.PTTL(ctx, key).Val()
 		lines = append(lines, fmt.Sprintf("%s %s ends=%t", key, kind, ttl > 0))
-		add := func(words ...string) {
+		for _, words := range entries(t, c, key, kind) {
 			lines = append(lines, key+" "+tokenText.ReplaceAllString(strings.Join(words, " "), ""))
-		}
-		switch kind {
-		case "string":
-			add(c.Get(ctx, key).Val())
-		case "list":
-			add(c.LRange(ctx, key, 0, -1).Val()...)
-		case "hash":
-			for name, value := range c.HGetAll(ctx, key).Val() {
-				if strings.HasPrefix(name, "h:") {
-					value = "for so many milliseconds"
-				}
-				add(name, value)
-			}
-		case "zset":
-			for _, entry := range c.ZRangeWithScores(ctx, key, 0, -1).Val() {
-				add(strconv.FormatFloat(entry.Score, 'f', -1, 64), fmt.Sprint(entry.Member))
-			}
-		case "stream":
-			for _, entry := range c.XRange(ctx, key, "-", "+").Val() {
-				add(entry.ID, fmt.Sprint(entry.Values))
-			}
-		default:
-			t.Fatalf("%s is a %s", key, kind)
 		}
 	}
 	random := map[string]bool{}
@@ -168,4 +145,34 @@ func snapshot(t *testing.T, c *goredis.Client, asks store.Admission) []string {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// entries returns the words of each entry of a key.
+func entries(t *testing.T, c *goredis.Client, key, kind string) (all [][]string) {
+	t.Helper()
+	ctx := t.Context()
+	switch kind {
+	case "string":
+		all = append(all, []string{c.Get(ctx, key).Val()})
+	case "list":
+		all = append(all, c.LRange(ctx, key, 0, -1).Val())
+	case "hash":
+		for name, value := range c.HGetAll(ctx, key).Val() {
+			if strings.HasPrefix(name, "h:") {
+				value = "for so many milliseconds"
+			}
+			all = append(all, []string{name, value})
+		}
+	case "zset":
+		for _, entry := range c.ZRangeWithScores(ctx, key, 0, -1).Val() {
+			all = append(all, []string{strconv.FormatFloat(entry.Score, 'f', -1, 64), fmt.Sprint(entry.Member)})
+		}
+	case "stream":
+		for _, entry := range c.XRange(ctx, key, "-", "+").Val() {
+			all = append(all, []string{entry.ID, fmt.Sprint(entry.Values)})
+		}
+	default:
+		t.Fatalf("%s is a %s", key, kind)
+	}
+	return all
 }
