@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -120,3 +121,26 @@ func (b *blocks) Set(text string) error {
 
 // Type is the name of the value in --help.
 func (*blocks) Type() string { return "cidrs" }
+
+// optionalInt is a whole number whose default is not known yet: nil.
+type optionalInt struct{ value **int }
+
+// String returns the value of the flag.
+func (i *optionalInt) String() string {
+	if i.value == nil || *i.value == nil {
+		return ""
+	}
+	return strconv.Itoa(**i.value)
+}
+
+// Set replaces the default.
+func (i *optionalInt) Set(text string) error {
+	number, err := strconv.Atoi(text)
+	if err == nil {
+		*i.value = &number
+	}
+	return err
+}
+
+// Type is the name of the value in --help.
+func (*optionalInt) Type() string { return "int" }

@@ -104,6 +104,7 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--public-rate=0", "--public-rate and --public-burst must be at least 1"},
 		{"--public-burst=99999999999", "--public-burst must be a whole number up to 2147483647"},
 		{"--settlement-replicas=-1", "--settlement-replicas must not be negative"},
+		{"--settlement-replicas=all", `--settlement-replicas must be a whole number, not "all"`},
 		{"--settlement-wait=0s", "--settlement-wait must be at least 1ms"},
 		{"--access-log=maybe", "--access-log must be true or false"},
 		{"--log-refused-keys=maybe", "--log-refused-keys must be true or false"},

@@ -64,7 +64,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second from one client address, at each replica")
 	flags.Int32Var(&options.PublicRateLimit.Burst, "public-burst", options.PublicRateLimit.Burst, "public status reads at once from one client address, at each replica")
 	flags.StringVar(&options.InternalAudience, "internal-audience", "", "audience required in tokens on the internal port; empty: the Kubernetes API")
-	flags.IntVar(&options.SettlementReplicas, "settlement-replicas", options.SettlementReplicas, "Redis replicas that must acknowledge a settlement; if too few do, the answer is 503; 0: do not wait")
+	flags.Var(&optionalInt{&options.SettlementReplicas}, "settlement-replicas", "Redis replicas that must acknowledge a settlement; if too few do, the answer is 503; 0: do not wait (default 1 with Sentinels or a Redis Cluster, else 0)")
 	flags.DurationVar(&options.SettlementWait, "settlement-wait", options.SettlementWait, "time to wait for --settlement-replicas")
 	flags.BoolVar(&options.AccessLog, "access-log", false, "log each request at INFO, with the id that the client gets in X-Request-Id")
 	flags.BoolVar(&options.LogRefusedKeys, "log-refused-keys", false, "log the reason, key id and client address of each 401, at most once a second for each key id and address")

@@ -38,7 +38,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	process, err := role.Open(ctx, "apiserver", options.Options, redis.Options{
-		Replicas: options.SettlementReplicas, ReplicaTimeout: options.SettlementWait,
+		Replicas: options.settlementReplicas(), ReplicaTimeout: options.SettlementWait,
 	})
 	if err != nil {
 		return err

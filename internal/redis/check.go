@@ -115,12 +115,18 @@ func evictionPolicy(ctx context.Context, server redis.Cmdable) (string, error) {
 	if err != nil {
 		return "", failure(err)
 	}
+	policy, _ := infoField(info, "maxmemory_policy")
+	return policy, nil
+}
+
+// infoField returns a field of what INFO answered.
+func infoField(info, name string) (value string, found bool) {
 	for line := range strings.Lines(info) {
-		if policy, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
-			return strings.TrimSpace(policy), nil
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			return strings.TrimSpace(value), true
 		}
 	}
-	return "", nil
+	return "", false
 }
 
 // awaitInterval is how often a Redis that does not answer is asked again.
@@ -142,6 +148,7 @@ func (c *Client) Await(ctx context.Context, log *slog.Logger) error {
 			if health.Err != nil {
 				log.Error("some servers of Redis do not answer; merchants of the others are served", "error", health.Err)
 			}
+			c.checkReplicas(ctx, log)
 			return nil
 		case !logged:
 			log.Error("Redis does not answer; this replica is not ready until it does", "error", health.Err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +14,16 @@ import (
 
 // errNotReplicated says that a command was run, but that fewer replicas than required have acknowledged what it wrote.
 var errNotReplicated = errors.New("too few replicas have acknowledged the write")
+
+// DefaultReplicas is for Options.Replicas: 1 for a URL of Sentinels or a Redis Cluster, whose servers have replicas and change places with
+// them; else 0. A write that was answered then survives a failover.
+func DefaultReplicas(url string) int {
+	target, err := parseURL(url)
+	if err == nil && (target.MasterName != "" || target.IsClusterMode) {
+		return 1
+	}
+	return 0
+}
 
 // replicated sends commands that count as answered when replicas have what they wrote, so that a failover does not undo it. It
 // has connections of its own: one that waits for replicas does not delay others.
@@ -25,6 +37,33 @@ type replicated struct {
 func newReplicated(target *redis.UniversalOptions, options Options) *replicated {
 	timeout := options.Timeout + options.ReplicaTimeout // the wait comes after the script
 	return &replicated{newClient(target, timeout, options.PoolSize), timeout, options.Replicas, options.ReplicaTimeout}
+}
+
+// checkReplicas logs each server that has fewer replicas than Options.Replicas now, and so answers no RunReplicated. It decides nothing: a
+// replica may be away for a while, and what does not wait for it is served.
+func (c *Client) checkReplicas(ctx context.Context, log *slog.Logger) {
+	if c.replicas == nil {
+		return
+	}
+	check := func(ctx context.Context, server redis.Cmdable, address string) {
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+		info, err := server.Info(ctx, "replication").Result()
+		connected, known := infoField(info, "connected_slaves")
+		if found, invalid := strconv.Atoi(connected); err == nil && known && invalid == nil && found < c.replicas.replicas {
+			log.Error("this server of Redis has too few replicas: settlements get 503. Give it replicas, or set --settlement-replicas",
+				"server", address, "replicas", found, "required", c.replicas.replicas)
+		}
+	}
+	cluster, ok := c.client.(*redis.ClusterClient)
+	if !ok {
+		check(ctx, c.client, c.address)
+		return
+	}
+	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		check(ctx, server, server.Options().Addr)
+		return nil
+	})
 }
 
 func (r *replicated) close() error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 func failoverFaults() []fault {
@@ -24,16 +25,19 @@ func failoverFaults() []fault {
 		plainly = "503 within 1 s, recovery without help, no charge doubled; what the replica lacked is lost in sessions and feed together, and the feed's consumers get 409"
 		copied  = "the same, and no acknowledged settlement is lost"
 	)
-	wait := []string{"--settlement-replicas", "1"}
 	return []fault{
-		{"P1 P5 P6 P12", "failover by Sentinel, kill -9 of the master", plainly, failovers(watchedBySentinels)},
-		{"P1 P5 P6 P12", "failover of a Redis Cluster, kill -9 of a master", plainly, failovers(redisCluster)},
-		{"P1 P5 P6 P12", "failover by Sentinel, `--settlement-replicas 1`", copied, failovers(watchedBySentinels, wait...)},
-		{"P1 P5 P6 P12", "failover of a Redis Cluster, `--settlement-replicas 1`", copied, failovers(redisCluster, wait...)},
+		{"P1 P5 P6 P12", "failover by Sentinel, kill -9 of the master", copied, failovers(watchedBySentinels)},
+		{"P1 P5 P6 P12", "failover of a Redis Cluster, kill -9 of a master", copied, failovers(redisCluster)},
+		{"P1 P5 P6 P12", "failover by Sentinel, `--settlement-replicas 0`", plainly, failovers(watchedBySentinels, waitForNone...)},
+		{"P1 P5 P6 P12", "failover of a Redis Cluster, `--settlement-replicas 0`", plainly, failovers(redisCluster, waitForNone...)},
+		{"P5", "a Redis Cluster without replicas", "charges are served, settlements get 503 and are applied; with `--settlement-replicas 0` they are answered", tryNoReplicas},
 		{"P5", "a settlement is reported again while the replica is frozen", "503 until the replica has it", tryFrozenReplica},
 		{"P1 P4 P12", "a slot of a Redis Cluster moved back and forth under load", "no session is lost or doubled, each end is delivered once and is in the feed once", tryMovingSlots},
 	}
 }
+
+// waitForNone is not the default with Sentinels or a Redis Cluster.
+var waitForNone = []string{"--settlement-replicas", "0"}
 
 // failovers kills a master during charges, in a Redis of its own each time. Every other time its replica was cut off just
 // before, so that there is something to lose.
@@ -91,7 +95,7 @@ const failoverSellers, failoverCallers = 4, 6
 func newFailover(t *testing.T, p pairs, dispatchers int, flags []string, change ...func(*v1alpha1.Merchant)) *failover {
 	t.Helper()
 	s := deployOn(t, p.url, 2, dispatchers, flags...)
-	f := &failover{deployment: s, pairs: p, hooks: newReceiver(t), safe: len(flags) > 0, asks: newCaller()}
+	f := &failover{deployment: s, pairs: p, hooks: newReceiver(t), safe: !slices.Equal(flags, waitForNone), asks: newCaller()}
 	for n := range failoverSellers {
 		name := fmt.Sprint("seller-", n)
 		merchant := s.Merchant(name, append(slices.Clone(change), func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })...)
@@ -291,6 +295,47 @@ func (f *failover) insist(done <-chan struct{}, call func(try int) (fixture.Answ
 		case <-tick.C:
 		}
 	}
+}
+
+// tryNoReplicas settles where no replica will ever acknowledge it.
+func tryNoReplicas(t *testing.T) (int, string) {
+	t.Helper()
+	servers := storetest.StartCluster(t)
+	url := "redis+cluster://" + servers[0].Addr()
+	s := deployOn(t, url, 1, 0)
+	s.Merchant("coffee")
+	key, rail := s.apiKey("till", "coffee"), s.railToken()
+	id := s.mustCall(http.StatusCreated, s.replicas[0].public, http.MethodPost, sessions, key, `{"amountCents":1250}`).Text("sessionId")
+	report := func(r *replica) (fixture.Answer, error) {
+		return newCaller().call(r.internal, http.MethodPost, "/internal/v1/sessions/"+id+"/settlement", rail,
+			`{"paymentRef":"card-1","outcome":"COMPLETED","amountCents":1250}`)
+	}
+	rounds := 2 * *intensity
+	for n := range rounds {
+		eventuallySees(t, "the report is refused for want of a replica", func() (string, bool) {
+			got, err := report(s.replicas[0]) // at first the rail may have no right yet
+			return fmt.Sprint(got.Status, got.Body, err), unavailable(got) && got.Header.Get("Retry-After") != ""
+		})
+		if got := s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodGet, sessions+"/"+id, key, "").Text("status"); got != "COMPLETED" {
+			t.Errorf("after report %d the session is %s, want COMPLETED", n+1, got)
+		}
+	}
+	logs := shared.logs.String()
+	for _, server := range servers {
+		if !slices.ContainsFunc(strings.Split(logs, "\n"), func(line string) bool {
+			return strings.Contains(line, "too few replicas: settlements get 503") && strings.Contains(line, server.Addr())
+		}) {
+			t.Errorf("no log names %s, which has no replica:\n%s", server.Addr(), logs)
+		}
+	}
+	s.flags = waitForNone
+	s.addReplica(1)
+	got, err := report(s.replicas[1])
+	s.must(err)
+	if got.Status != http.StatusOK || got.Body["applied"] != true {
+		t.Errorf("with %s the report got %d %v, want what the first one would have got", strings.Join(waitForNone, " "), got.Status, got.Body)
+	}
+	return rounds, fmt.Sprintf("%d reports got 503 and changed nothing more; the log names the %d servers; then answered", rounds, len(servers))
 }
 
 // tryMovingSlots moves the slot of a merchant's bucket between two masters of a Redis Cluster and back, key by key as

@@ -61,7 +61,7 @@ type soakOrder struct {
 // had warmed up, and every charge is accounted for.
 func TestSoak(t *testing.T) {
 	p := watchedBySentinels(t)
-	flags := []string{"--settlement-replicas", "1", "--max-streams-per-address", "10000"}
+	flags := []string{"--max-streams-per-address", "10000"}
 	f := newFailover(t, p, 2, flags, func(m *v1alpha1.Merchant) {
 		m.Spec.Sessions = v1alpha1.SessionSettings{LifetimeSeconds: soakLifetime}
 		if m.Name == "seller-1" {

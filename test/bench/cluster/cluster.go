@@ -148,7 +148,8 @@ func (b *bench) start(ctx context.Context) {
 		b.cluster.nodes = append(b.cluster.nodes, b.StartRedis(ctx, "--cluster-enabled", "yes"))
 	}
 	b.cluster.join(ctx)
-	b.cluster.Process = b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.cluster.clusterURL())
+	b.cluster.Process = b.StartAPI(ctx, b.Kubeconfig, fixture.Namespace, b.cluster.clusterURL(),
+		"--settlement-replicas", "0") // its servers have no replicas
 }
 
 // compare fills in the ratios.

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,40 @@ func TestRedis_Unprotected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Unless a value says otherwise the program decides how many replicas must have a settlement: it knows Sentinels and a Redis Cluster by the URL.
+func TestRedis_SettlementReplicas(t *testing.T) {
+	const warning = "WARNING: redis.settlementReplicas is 0"
+	for desc, test := range map[string]struct {
+		values string
+		want   []string
+		warned bool
+	}{
+		"Sentinels":                 {"type: Sentinel, addresses: ['r:1'], sentinel: {masterName: pay}", nil, false},
+		"Sentinels without waiting": {"type: Sentinel, addresses: ['r:1'], sentinel: {masterName: pay}, settlementReplicas: 0", []string{"0"}, true},
+		"a Cluster":                 {"type: Cluster, addresses: ['r:1']", nil, false},
+		"a Cluster without waiting": {"type: Cluster, addresses: ['r:1'], settlementReplicas: 0", []string{"0"}, true},
+		"a Cluster with two":        {"type: Cluster, addresses: ['r:1'], settlementReplicas: 2", []string{"2"}, false},
+		"the bundled one":           {"type: Bundled, settlementReplicas: 0", []string{"0"}, false},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			values := "redis: {" + test.values + "}"
+			var got []string
+			for _, arg := range templates(t, insecure, values)["merchant-operator-apiserver"].Spec.Containers[0].Args {
+				if replicas, ok := strings.CutPrefix(arg, "--settlement-replicas="); ok {
+					got = append(got, replicas)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("--settlement-replicas is %v, want %v", got, test.want)
+			}
+			if text := render(t, insecure, values)["merchant-operator/templates/NOTES.txt"]; strings.Contains(text, warning) != test.warned {
+				t.Errorf("the notes are\n%s", text)
+			}
+		})
+	}
+	assertRefused(t, []string{"settlementReplicas"}, "redis: {settlementReplicas: -1}")
 }
 
 func TestRedis_URL(t *testing.T) {
