@@ -243,9 +243,10 @@ func (b keyBuilder) overlap(d time.Duration) keyBuilder {
 	return b
 }
 
+// every sets the schedule, with the longest overlap that it allows.
 func (b keyBuilder) every(d time.Duration) keyBuilder {
 	b.Spec.Rotation.EverySeconds = new(int32(d / time.Second))
-	return b
+	return b.overlap(d)
 }
 
 func (b keyBuilder) digest(digest apikey.Digest) keyBuilder {

@@ -209,7 +209,7 @@ var _ = Describe("A rotation by schedule", func() {
 	It("comes once after a downtime of many intervals, never earlier than nine tenths of one", func() {
 		f := newFixture()
 		f.merchant(aMerchant("coffee"))
-		key := f.key(aKey("till", "coffee").every(300 * time.Second).overlap(time.Hour))
+		key := f.key(aKey("till", "coffee").every(300 * time.Second))
 		old := f.delivered("till-key")
 		next, issued := key.Status.NextRotationTime.Time, key.Status.LastRotation.Time.Time
 		Expect(next).To(BeTemporally(">=", issued.Add(270*time.Second)))

@@ -120,6 +120,8 @@ type Delivery struct {
 }
 
 // Rotation says when a key is replaced by a new one.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.everySeconds) || !has(self.overlapSeconds) || self.overlapSeconds <= self.everySeconds",fieldPath=".overlapSeconds",message="overlapSeconds (default: 86400, one day) must not be longer than everySeconds: old keys would pile up, and the oldest be refused before its time"
 type Rotation struct {
 	// trigger is any text, for example a date. Each change rotates the key once. It has no effect on an externally
 	// generated key; change keyDigest instead.
@@ -136,7 +138,7 @@ type Rotation struct {
 	EverySeconds *int32 `json:"everySeconds,omitempty"`
 
 	// overlapSeconds is the time for which the old key stays valid after a rotation by trigger or schedule, in seconds.
-	// Default: 86400 (one day). Each old key stays valid until its own end. A later rotation can shorten that time to
+	// Default: 86400 (one day). At most everySeconds. Each old key stays valid until its own end. A later rotation can shorten that time to
 	// its own overlap, and never extends it. 0, or a rotation over HTTP: all old keys are refused at once.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000

@@ -15,7 +15,7 @@ type RotationApplyConfiguration struct {
 	// generated key.
 	EverySeconds *int32 `json:"everySeconds,omitempty"`
 	// overlapSeconds is the time for which the old key stays valid after a rotation by trigger or schedule, in seconds.
-	// Default: 86400 (one day). Each old key stays valid until its own end. A later rotation can shorten that time to
+	// Default: 86400 (one day). At most everySeconds. Each old key stays valid until its own end. A later rotation can shorten that time to
 	// its own overlap, and never extends it. 0, or a rotation over HTTP: all old keys are refused at once.
 	OverlapSeconds *int32 `json:"overlapSeconds,omitempty"`
 }
