@@ -55,14 +55,15 @@ func Run(ctx context.Context, options Options) error {
 	}
 	rotations, changes := newRotations(), status.NewChanges()
 	index := endpoints.New(endpoints.Options{
-		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add, Now: options.Now,
+		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add,
+		Refused: func(url string) bool { _, refused := client.Refusal(url); return refused }, Now: options.Now,
 	})
 	d := newDispatcher(&deliverer{
 		options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: options.Now,
 		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 	}, r.Redis, sessions, index, rotations, identity)
 	reporter := status.New(status.Options{
-		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Changes: changes, HealthChanged: d.healthChanged,
+		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,
 	})
 	mails := func(context.Context) {}

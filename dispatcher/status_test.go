@@ -67,6 +67,35 @@ func TestStatus_PermanentFailure(t *testing.T) {
 	}
 }
 
+// Where nothing can be sent is said when it is published: the first event may come in weeks, and be lost.
+func TestStatus_RefusedBeforeTheFirstEvent(t *testing.T) {
+	for url, reason := range map[string]string{
+		"http://10.255.255.1/hooks": "AddressRefused", "https://[::1]/hooks": "AddressRefused", "https://localhost/hooks": "AddressRefused", "ftp://127.0.0.1/hooks": "URLRefused",
+	} {
+		t.Run(url, func(t *testing.T) {
+			f := newFixture(t)
+			shop := newReceiver(t, always(http.StatusOK))
+			acme := f.EndpointAt(url, 7)
+			d := f.dispatcher(t)
+			start(t, d)
+			d.changes.Add(acme.MerchantID)
+			d.changes.Add(acme.MerchantID) // as when another dispatcher sees it too
+			report := f.reports.AwaitLast(t, reason)
+			if report.Status != metav1.ConditionFalse || report.EventType != corev1.EventTypeWarning || report.Since.IsZero() ||
+				!strings.Contains(report.Message, "spec.webhook") || strings.Contains(report.Message, "since") {
+				t.Errorf("reported %+v", report)
+			}
+			acme.URL, acme.Target = shop.URL, "another"
+			f.Index.Put(acme)
+			f.Event(t, acme.MerchantID)
+			f.reports.AwaitLast(t, "Healthy")
+			if n := slices.Index(f.reports.Reasons(), reason); n != 0 || slices.Contains(f.reports.Reasons()[1:], reason) {
+				t.Errorf("reported %v, want %s once", f.reports.Reasons(), reason)
+			}
+		})
+	}
+}
+
 func TestStatus_TransientFailure(t *testing.T) {
 	answering := func(status int) string { return newReceiver(t, always(status)).URL }
 	for reason, url := range map[string]string{

@@ -48,6 +48,7 @@ type Options struct {
 // and a URL, a body or an error may contain secrets.
 type Client struct {
 	allowHTTP bool
+	guard     egress.Guard
 	timeout   time.Duration
 	transport *http.Transport
 }
@@ -61,6 +62,7 @@ func New(options Options) (*Client, error) {
 	timeout := cmp.Or(options.Timeout, Timeout)
 	return &Client{
 		allowHTTP: options.AllowHTTP,
+		guard:     guard,
 		timeout:   timeout,
 		transport: newTransport(egress.NewDialer(guard, options.Resolver, timeout), options.RootCAs, timeout),
 	}, nil

@@ -31,6 +31,20 @@ type Request struct {
 	Ready func() bool
 }
 
+// Refusal returns what each attempt at a URL would find if none is possible, whatever its name resolves to; ok is false if one is.
+func (c *Client) Refusal(text string) (result Result, ok bool) {
+	target, err := parseTarget(text, c.allowHTTP)
+	switch {
+	case errors.Is(err, errRefusedScheme):
+		return Result{Reason: ReasonRefusedScheme}, true
+	case err != nil:
+		return Result{Reason: ReasonBadURL}, true
+	case c.guard.CheckHost(target.Hostname()) != nil:
+		return Result{Reason: ReasonRefusedAddress}, true
+	}
+	return Result{}, false
+}
+
 // Send makes one attempt: one POST, without following redirects. It returns within the timeout, whatever the endpoint
 // does.
 func (c *Client) Send(ctx context.Context, request Request) Result {

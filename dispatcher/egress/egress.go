@@ -130,6 +130,15 @@ func (g Guard) CheckName(name string) error {
 	return nil
 }
 
+// CheckHost returns ErrRefused if webhooks must not go to the host of a URL, an address or a name, whatever the name resolves to. An address
+// is judged as it is written: the net package would turn ::ffff:a.b.c.d into IPv4.
+func (g Guard) CheckHost(host string) error {
+	if literal, err := netip.ParseAddr(host); err == nil {
+		return g.Check(literal)
+	}
+	return g.CheckName(host)
+}
+
 func contains(blocks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(blocks, func(block netip.Prefix) bool { return block.Contains(address) })
 }
@@ -158,15 +167,10 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	if literal, err := netip.ParseAddr(host); err == nil {
-		// Check a literal address as it is written: the net package would turn ::ffff:a.b.c.d into IPv4.
-		if err := d.guard.Check(literal); err != nil {
-			return nil, err
-		}
-	} else {
-		if err := d.guard.CheckName(host); err != nil {
-			return nil, err
-		}
+	if err := d.guard.CheckHost(host); err != nil {
+		return nil, err
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
 		address = net.JoinHostPort(strings.TrimSuffix(host, ".")+".", port)
 	}
 	connection, err := d.dialer.DialContext(ctx, network, address)

@@ -80,6 +80,7 @@ type Endpoints struct {
 	keys        map[string]string                   // merchant ids, by the name of the key's published object
 	rotations   rotations
 	changed     func(merchantID string)
+	refused     func(url string) bool
 
 	now func() time.Time
 
@@ -95,8 +96,10 @@ type Options struct {
 	// Rotated is called for each key with a rotation when it is first seen and when it changes, with the name payers
 	// see of its merchant. It blocks the watch and the index: it must be quick and must not call the index.
 	Rotated func(key published.KeyRecord, merchantName string)
+	// Refused reports whether no event can be sent to a URL.
+	Refused func(url string) bool
 	// Changed is called with a bare merchant id when the endpoint of a known merchant gets another target or none, and for
-	// each version with a TestTrigger. What is said of Rotated holds here too.
+	// each version with a TestTrigger or a URL that is refused. What is said of Rotated holds here too.
 	Changed func(merchantID string)
 	// Now is the clock of overlaps and of Age.
 	Now func() time.Time
@@ -112,6 +115,7 @@ func New(options Options) *Endpoints {
 		keys:        map[string]string{},
 		rotations:   rotations{report: options.Rotated, waiting: map[string]map[string]published.KeyRecord{}},
 		changed:     options.Changed,
+		refused:     options.Refused,
 		now:         options.Now,
 	}
 	e.Informers = kube.NewInformers(kube.Options{Log: options.Log, Registerer: options.Registerer, Now: options.Now}, e.sources()...)

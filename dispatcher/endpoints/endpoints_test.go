@@ -3,6 +3,7 @@ package endpoints
 import (
 	"bytes"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func newFixture() fixture {
 		Rotated: func(key published.KeyRecord, merchantName string) {
 			*f.rotated = append(*f.rotated, key.Source.Name+" of "+merchantName)
 		},
+		Refused: func(url string) bool { return strings.HasPrefix(url, "http:") },
 		Changed: func(merchantID string) { *f.changed = append(*f.changed, merchantID) },
 		Now:     f.clock.Now,
 	})

@@ -60,7 +60,8 @@ func (e *Endpoints) takeMerchant(name string, record published.MerchantRecord) e
 	before, known := e.merchants[name]
 	e.merchants[name] = record
 	delete(e.undecodable, name)
-	if known && before.Webhook.Target() != record.Webhook.Target() || record.Webhook != nil && record.Webhook.TestTrigger != "" {
+	if known && before.Webhook.Target() != record.Webhook.Target() ||
+		record.Webhook != nil && (record.Webhook.TestTrigger != "" || e.refused(record.Webhook.URL)) {
 		e.changed(record.MerchantID)
 	}
 	e.rotations.takeMerchant(record)

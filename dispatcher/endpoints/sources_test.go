@@ -140,6 +140,8 @@ func TestTakeMerchant_ReportsChanges(t *testing.T) {
 		{hook, false},
 		{&v1alpha1.Webhook{URL: hook.URL, ResumeTrigger: "1"}, true},
 		{nil, true},
+		{&v1alpha1.Webhook{URL: "http://shop.example/hooks"}, true}, // refused
+		{&v1alpha1.Webhook{URL: "http://shop.example/hooks"}, true},
 	} {
 		*f.changed = nil
 		f.publish(t, merchant(step.webhook))

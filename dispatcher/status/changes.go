@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// Changes are the merchants whose endpoint was changed, or is to be tested. Every dispatcher sees each, and what it does
+// Changes are the merchants whose endpoint was changed, is refused, or is to be tested. Every dispatcher sees each, and what it does
 // about it may be repeated.
 type Changes struct {
 	added loop.Signal
@@ -73,6 +73,9 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 			return err
 		}
 	}
+	if err := r.recordRefusal(ctx, endpoint); err != nil {
+		return err
+	}
 	found, err := r.outbox.Endpoints(ctx, session.MerchantBucket(merchantID), merchantID)
 	if err != nil {
 		return err
@@ -83,6 +86,20 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 		}
 	}
 	return nil
+}
+
+// recordRefusal notes at once that nothing can be sent to an endpoint: the first event may come in weeks, and be lost.
+func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoint) error {
+	if endpoint.URL == "" {
+		return nil
+	}
+	result, refused := r.refusal(endpoint.URL)
+	if !refused {
+		return nil
+	}
+	reason, _ := FailureReason(result)
+	_, err := r.outbox.RecordRefusal(ctx, endpoint.MerchantID, endpoint.Target, reason, result.Answer())
+	return err
 }
 
 // sendTest queues the event of a test once, and notes it in the status of the Merchant. Then the operator publishes the trigger no

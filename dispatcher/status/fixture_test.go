@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -33,7 +34,9 @@ func newFixture(t *testing.T) testFixture {
 // reporter returns one that does not run yet.
 func (f testFixture) reporter() *Reporter {
 	return New(Options{
-		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: NewChanges(), HealthChanged: loop.NewSignal(), HealthInterval: 200 * time.Millisecond,
+		Outbox: f.Outbox, Store: f.Store, Index: f.Index, Writer: f.reports, Changes: NewChanges(),
+		Refusal:       func(string) (delivery.Result, bool) { return delivery.Result{}, false },
+		HealthChanged: loop.NewSignal(), HealthInterval: 200 * time.Millisecond,
 		PublishUsesInterval: time.Minute, LastUseStep: published.LastUseStep, Log: loop.NewLog(slog.New(slog.NewTextHandler(f.Log, nil))), Registerer: prometheus.NewRegistry(), Now: time.Now,
 	})
 }

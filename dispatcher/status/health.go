@@ -127,6 +127,8 @@ func newHealth(endpoint endpoints.Endpoint, state outbox.EndpointState, now time
 		return Health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointGone, messages[reasonEndpointGone] + disabledHint}
 	case state.Disabled():
 		return Health{metav1.ConditionFalse, state.DisabledAt, reasonEndpointDisabled, messages[reasonEndpointDisabled] + disabledHint}
+	case !since.IsZero() && state.FailingSince.IsZero(): // no event was tried yet
+		return Health{metav1.ConditionFalse, since, failure.Reason, messages[failure.Reason]}
 	case !since.IsZero():
 		message := describe(failure) + fmt.Sprintf(retriedHint, state.FailingSince.Format(time.RFC3339))
 		return Health{metav1.ConditionFalse, since, failure.Reason, message}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
@@ -50,6 +51,8 @@ type Options struct {
 	Store  *store.Store
 	Index  Index
 	Writer Writer
+	// Refusal returns what each attempt at a URL would find, if none is possible.
+	Refusal func(url string) (delivery.Result, bool)
 	// Changes are those that Index has seen.
 	Changes *Changes
 	// HealthChanged starts a report of health at once.
@@ -71,6 +74,7 @@ type Reporter struct {
 	store               *store.Store
 	index               Index
 	writer              Writer
+	refusal             func(url string) (delivery.Result, bool)
 	changes             *Changes
 	healthChanged       loop.Signal
 	healthInterval      time.Duration
@@ -90,7 +94,7 @@ type Reporter struct {
 // New returns a Reporter that does not run yet.
 func New(o Options) *Reporter {
 	return &Reporter{
-		outbox: o.Outbox, store: o.Store, index: o.Index, writer: o.Writer, changes: o.Changes, healthChanged: o.HealthChanged,
+		outbox: o.Outbox, store: o.Store, index: o.Index, writer: o.Writer, refusal: o.Refusal, changes: o.Changes, healthChanged: o.HealthChanged,
 		healthInterval:      cmp.Or(o.HealthInterval, 4*time.Second),
 		publishUsesInterval: o.PublishUsesInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
 	}

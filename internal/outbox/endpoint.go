@@ -182,6 +182,27 @@ func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) 
 	return resumed, nil
 }
 
+// RecordRefusal remembers that nothing may be sent to a merchant's endpoint at this target, and why: a reason in the words of conditions, and that
+// of an attempt. It reports whether that is new. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (o *Outbox) RecordRefusal(ctx context.Context, merchantID, target, reason, answer string) (bool, error) {
+	call := redis.NewCall(refuseEndpointScript)
+	endpointKeys(&call, merchantID)
+	call.Text("target", target)
+	call.Text("merchant", merchantID)
+	call.Text("health", reason)
+	call.Text("answer", answer)
+	reply, err := o.redis.Run(ctx, &call)
+	if err != nil {
+		return false, fmt.Errorf("refuse an endpoint: %w", err)
+	}
+	reply.RequireOK()
+	recorded := reply.Int() == 1
+	if err := reply.Err(); err != nil {
+		return false, fmt.Errorf("refuse an endpoint: %w", err)
+	}
+	return recorded, nil
+}
+
 // Endpoints are states of endpoints of one bucket, and the time of Redis.
 type Endpoints struct {
 	Now    time.Time

@@ -53,6 +53,43 @@ func TestEndpoint_DisabledAfterLimit(t *testing.T) {
 	}
 }
 
+// What no attempt has found yet is reported, and disables nothing: an endpoint that is allowed after a week gets its first event.
+func TestEndpoint_Refused(t *testing.T) {
+	s := newFixture(t)
+	refuse := func(target string) bool {
+		t.Helper()
+		recorded, err := s.RecordRefusal(t.Context(), s.asks.MerchantID, target, "URLRefused", "refused_scheme")
+		must(t, err)
+		return recorded
+	}
+	if !refuse("here") || refuse("here") {
+		t.Error("want it recorded once")
+	}
+	refused := s.state(t)
+	if refused.PermanentSince.IsZero() || !refused.FailingSince.IsZero() || refused.Target != "here" || refused.LastFailure.Reason != "URLRefused" ||
+		refused.LastFailure.Answer != "refused_scheme" || !s.watched(t) {
+		t.Errorf("found %+v", refused)
+	}
+	must(t, s.redis.HSet(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "permanent", refused.PermanentSince.Add(-200*time.Hour).UnixMilli()).Err())
+	if failed := s.fail(t, "here", nil); failed.Disabled {
+		t.Error("its first attempt disabled it")
+	}
+	s.deliver(t, "here")
+	if state := s.state(t); !state.PermanentSince.IsZero() || state.HealthySince.IsZero() {
+		t.Errorf("after a delivery: %+v", state)
+	}
+	s.fail(t, "here", gone)
+	if refuse("here") || !s.state(t).Disabled() {
+		t.Error("a refusal ended that it is disabled")
+	}
+	if !refuse("there") {
+		t.Error("another target is not refused")
+	}
+	if state := s.state(t); state.Disabled() || state.Target != "there" || state.PermanentSince.IsZero() || !state.HealthySince.IsZero() {
+		t.Errorf("at another target: %+v", state)
+	}
+}
+
 func TestEndpoint_RecoversWithDelivery(t *testing.T) {
 	s := newFixture(t)
 	s.fail(t, "here", permanent)

@@ -70,6 +70,7 @@ var (
 	pendingWorkScript       = script("poll_pending_work")
 	pendingReportsScript    = script("poll_pending_reports")
 	countBacklogScript      = script("count_backlog")
+	refuseEndpointScript    = script("refuse_endpoint")
 	resumeEndpointScript    = script("resume_endpoint")
 	readEndpointsScript     = script("read_endpoints")
 	reportEndpointScript    = script("report_endpoint")

@@ -265,6 +265,10 @@ func fullEndpoints(add addFullCase) {
 			return func() error { return operation(t, s, state) }
 		}
 	}
+	add("refuse an endpoint", false, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
+		t.Helper()
+		return second(s.RecordRefusal(t.Context(), s.asks.MerchantID, "another target", "URLRefused", "refused_scheme"))
+	}))
 	add("resume an endpoint", true, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
 		t.Helper()
 		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, "another target"))
