@@ -51,6 +51,7 @@ type console struct {
 	issuer    *issuer
 
 	outbox  *outbox.Outbox      // dead letters, health of webhooks
+	turns   *web.Inflight       // pages in progress that read keys or payments
 	waits   *web.Inflight       // pages that wait for a merchant's server, or for the operator
 	answers *singleflight.Group // waits for the answer to a test event, by merchant id
 	// answerTimeout is how long a page waits for that, or for a new signing secret.
@@ -71,6 +72,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		origin: origin, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),
 		reviewer: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now),
 		outbox:   outbox.New(r.Redis),
+		turns:    web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
 		waits:    web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
 		forceTimeout: forceTimeout,
 		keyReads:     make(chan struct{}, maxKeyReads),

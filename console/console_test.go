@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -98,6 +99,56 @@ func TestConsole_Flood(t *testing.T) {
 	f.advance(time.Minute)
 	if answer := send(0); answer.Code != http.StatusNotFound {
 		t.Errorf("a minute later the address gets %d", answer.Code)
+	}
+}
+
+// While a person has as many pages in progress as one person may, or all have, the next page waits, then says that it
+// could not begin. Pages of others, forms, and the page again when another one has ended are answered.
+func TestConsole_PagesInTurn(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.merchant("globex")
+	f.grant(group("shop-staff"), []string{"get", "viewpayments", "issuekeys"})
+	alices, others := f.signedIn(alice), f.signedIn(many)
+	acme := f.URL + "/merchants/" + f.namespace + "/acme"
+	for name, who := range map[string]func(n int) string{
+		"of one person": func(int) string { return "oidc:alice" },
+		"of all":        func(n int) string { return "somebody-" + strconv.Itoa(n/maxPersonPages) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ends []func()
+			for n := 0; ; n++ {
+				end, err := f.turns.Begin(who(n))
+				if err != nil {
+					break
+				}
+				ends = append(ends, end)
+			}
+			for _, path := range []string{f.URL + "/", acme, acme + "/payments", acme + "/payments/ps_1"} {
+				page := alices.Get(t, path)
+				if page.Status != http.StatusServiceUnavailable || page.Header.Get("Retry-After") == "" || !strings.Contains(page.Text, "Too many pages") {
+					t.Errorf("%s: %d %s", path, page.Status, page.Text)
+				}
+			}
+			if page := alices.Get(t, acme+"/new-key"); page.Status != http.StatusOK {
+				t.Errorf("a form: %d %s", page.Status, page.Text)
+			}
+			want := http.StatusOK
+			if len(ends) == maxPages {
+				want = http.StatusServiceUnavailable
+			}
+			if page := others.Get(t, acme); page.Status != want {
+				t.Errorf("the page of another person: %d, want %d: %s", page.Status, want, page.Text)
+			}
+			for _, end := range ends {
+				end()
+			}
+			if page := alices.Get(t, acme); page.Status != http.StatusOK {
+				t.Errorf("when the others have ended: %d %s", page.Status, page.Text)
+			}
+			wantIdle(t, f.turns, maxPages)
+			f.turns = web.NewInflight(maxPages, maxPersonPages, errTooManyPages) // wantIdle has filled it
+		})
 	}
 }
 

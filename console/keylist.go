@@ -44,22 +44,29 @@ type keyRows []keyRow
 // maxKeyReads bounds the ApiKeys that all pages read at once.
 const maxKeyReads = 32
 
-// listKeys returns the ApiKeys of a Merchant by name. The watch says which there are, so that a page
-// costs the keys of its Merchant and not all keys of the namespace. Each key is read from the Kubernetes API,
-// so that a person sees what they have just done.
-func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]keyRow, error) {
-	var known v1alpha1.ApiKeyList
-	err := c.merchants.List(ctx, &known, client.InNamespace(merchant.Namespace), client.MatchingFields{merchantIndex: merchant.Name},
-		client.UnsafeDisableDeepCopy)
+// maxShownKeys bounds the ApiKeys on a page: a tenant may create any number.
+const maxShownKeys = 200
+
+// listKeys returns the ApiKeys of a Merchant by name, at most maxShownKeys, and how many more there are. The watch
+// says which there are, so that a page costs the keys of its Merchant and not all keys of the namespace. Each key is
+// read from the Kubernetes API, so that a person sees what they have just done.
+func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) (keys []keyRow, more int, err error) {
+	known, err := c.knownKeys(ctx, merchant)
 	if err != nil {
-		return nil, kubernetesError("list ApiKeys", err)
+		return nil, 0, err
 	}
-	rows := make([]*keyRow, len(known.Items))
+	if more = len(known) - maxShownKeys; more > 0 {
+		slices.SortFunc(known, func(a, b v1alpha1.ApiKey) int { // those that need attention first
+			return cmp.Or(cmp.Compare(len(b.Status.Conditions), len(a.Status.Conditions)), cmp.Compare(a.Name, b.Name))
+		})
+		known = known[:maxShownKeys]
+	}
+	rows := make([]*keyRow, len(known))
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.SetLimit(parallelReads)
-	for i := range known.Items {
+	for i := range known {
 		reads.Go(func() error {
-			key, err := c.apiKey(ctx, merchant, known.Items[i].Name)
+			key, err := c.apiKey(ctx, merchant, known[i].Name)
 			switch {
 			case errors.Is(err, web.ErrNotFound): // deleted since
 				return nil
@@ -71,16 +78,26 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]
 		})
 	}
 	if err := reads.Wait(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var keys []keyRow
 	for _, row := range rows {
 		if row != nil {
 			keys = append(keys, *row)
 		}
 	}
 	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Name, b.Name) })
-	return keys, nil
+	return keys, max(more, 0), nil
+}
+
+// knownKeys returns the ApiKeys of a Merchant in memory, which have what stripKey keeps. They are not to be changed.
+func (c *console) knownKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1alpha1.ApiKey, error) {
+	var known v1alpha1.ApiKeyList
+	err := c.merchants.List(ctx, &known, client.InNamespace(merchant.Namespace), client.MatchingFields{merchantIndex: merchant.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, kubernetesError("list ApiKeys", err)
+	}
+	return known.Items, nil
 }
 
 // newKeyRow keeps no more of the metadata than a page shows.
@@ -151,7 +168,7 @@ func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name 
 
 // keyNames are the names of a merchant's ApiKeys, by their key ids.
 func (c *console) keyNames(ctx context.Context, merchant *v1alpha1.Merchant) (map[string]string, error) {
-	keys, err := c.listKeys(ctx, merchant)
+	keys, err := c.knownKeys(ctx, merchant)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -10,12 +11,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
+	"github.com/merchant-operator/merchant-operator/test/await"
 )
 
 // fattened returns an ApiKey full of each kind of metadata that a tenant may write.
@@ -36,6 +40,29 @@ func fattened(key *v1alpha1.ApiKey) *v1alpha1.ApiKey {
 		key.OwnerReferences = append(key.OwnerReferences, owner)
 	}
 	return key
+}
+
+// Names for the pages of payments, and the number of keys for the form of a new one, come from the watch.
+func TestKnownKeys_NoReads(t *testing.T) {
+	f := newFixture(t)
+	merchant := f.merchant("coffee")
+	key := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "till"},
+		Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
+	}
+	f.create(key)
+	f.create(&v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "other"},
+		Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "books"}},
+	})
+	f.keysRead.Store(0)
+	names, err := f.keyNames(t.Context(), merchant)
+	if diff := cmp.Diff(map[string]string{published.ID(key.UID): "till"}, names); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if read := f.keysRead.Load(); read != 0 {
+		t.Errorf("%d reads of ApiKeys", read)
+	}
 }
 
 // The page of a neighbour opens while a tenant's ApiKeys in the same namespace are full of
@@ -96,6 +123,43 @@ func TestListKeys_FatNeighbour(t *testing.T) {
 	}
 }
 
+// A page shows a bounded number of keys, and says so. Those that need attention are among them.
+func TestListKeys_Many(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("coffee")
+	f.grant(user(alice), []string{"get"})
+	const many = maxShownKeys + 3
+	for i := range many {
+		f.create(&v1alpha1.ApiKey{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: fmt.Sprintf("till-%03d", i)},
+			Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
+		})
+	}
+	last := &v1alpha1.ApiKey{}
+	name := client.ObjectKey{Namespace: f.namespace, Name: fmt.Sprintf("till-%03d", many-1)}
+	if err := cluster.Client.Get(t.Context(), name, last); err != nil {
+		t.Fatal(err)
+	}
+	meta.SetStatusCondition(&last.Status.Conditions, metav1.Condition{Type: v1alpha1.KeyLostCondition, Status: metav1.ConditionTrue, Reason: "KeyReplaced"})
+	if err := cluster.Client.Status().Update(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, patience, "the console knows that a key was lost", func() bool {
+		var key v1alpha1.ApiKey
+		return f.console.merchants.Get(t.Context(), name, &key) == nil && len(key.Status.Conditions) > 0
+	})
+	f.keysRead.Store(0)
+	page := f.signedIn(alice).Get(t, f.URL+"/merchants/"+f.namespace+"/coffee")
+	for text, want := range map[string]bool{"key-till-000": true, "key-" + last.Name: true, "key-till-201": false, "3 more keys are not shown": true} {
+		if strings.Contains(page.Text, text) != want {
+			t.Errorf("%q is on the page: %v", text, !want)
+		}
+	}
+	if read := f.keysRead.Load(); read != maxShownKeys {
+		t.Errorf("%d reads of ApiKeys, want %d", read, maxShownKeys)
+	}
+}
+
 // Of the metadata a page says who manages a key, and keeps nothing else.
 func TestListKeys_KeepsManager(t *testing.T) {
 	f := newFixture(t)
@@ -107,7 +171,7 @@ func TestListKeys_KeepsManager(t *testing.T) {
 		Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
 	}
 	f.create(key)
-	rows, err := f.listKeys(t.Context(), merchant)
+	rows, _, err := f.listKeys(t.Context(), merchant)
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("%d keys (%v), want one", len(rows), err)
 	}

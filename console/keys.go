@@ -95,7 +95,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *web.Request) error {
 	if permissions != tillPermissions && permissions != allPermissions {
 		return refuse(c.words.Text("issue.error.permissions"))
 	}
-	existing, err := c.listKeys(r.Context(), r.Merchant)
+	existing, err := c.knownKeys(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type merchantPage struct {
 	Attention []attention
 	Today     payments.DayTotals // with the right to see payments
 	Keys      keyRows
+	MoreKeys  int // that are not shown
 	// Acceptance is what is in force of the Merchant and its keys.
 	Acceptance acceptance
 	Allowlist  allowlistCheck
@@ -77,7 +78,7 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 		return err
 	})
 	reads.Go(func() (err error) {
-		if page.Keys, err = c.listKeys(ctx, merchant); err != nil {
+		if page.Keys, page.MoreKeys, err = c.listKeys(ctx, merchant); err != nil {
 			return err
 		}
 		page.Acceptance = c.readAcceptance(ctx, merchant, page.Keys)

@@ -100,6 +100,7 @@ var errorPages = []errorPage{
 	{match: is(payments.ErrNoDay), status: http.StatusBadRequest, words: "noday"},
 	{match: is(payments.ErrNotKept), status: http.StatusGone, words: "notkept"},
 	{match: is(payments.ErrTooManyDownloads), status: http.StatusTooManyRequests, words: "downloads"},
+	{match: is(errTooManyPages), status: http.StatusServiceUnavailable, words: "busy"},
 	{match: is(errTooManyWaits), status: http.StatusTooManyRequests, words: "waits"},
 	{match: is(web.ErrNotFound), status: http.StatusNotFound, words: "notfound"},
 	{match: is(errCrossOrigin), status: http.StatusForbidden, words: "crossorigin"},

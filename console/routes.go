@@ -1,9 +1,12 @@
 package console
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,12 +25,12 @@ func (c *console) handler() http.Handler {
 	r.open("GET "+login.SignedOutPath, c.signedOut)
 	r.signedIn("POST /sign-out", c.login.SignOut)
 	r.signedIn("POST /sign-out-everywhere", c.login.SignOutEverywhere)
-	r.signedIn("GET /{$}", c.listMerchants)
+	r.signedIn("GET /{$}", r.inTurn(c.listMerchants))
 	r.signedIn("/", func(http.ResponseWriter, *http.Request, login.Person) error { return web.ErrNotFound })
 
-	r.onMerchant("GET", "", verbGet, c.showMerchant)
-	r.onMerchant("GET", "/payments", verbViewPayments, c.payments.List)
-	r.onMerchant("GET", "/payments/{payment}", verbViewPayments, c.payments.Show)
+	r.onMerchantInTurn("GET", "", verbGet, c.showMerchant)
+	r.onMerchantInTurn("GET", "/payments", verbViewPayments, c.payments.List)
+	r.onMerchantInTurn("GET", "/payments/{payment}", verbViewPayments, c.payments.Show)
 	r.onMerchant("GET", "/payments.csv", verbViewPayments, c.payments.Export)
 	r.onMerchant("GET", "/new-key", verbIssueKeys, c.newKeyForm)
 	r.onMerchant("POST", "/new-key", verbIssueKeys, c.issueKey)
@@ -80,8 +83,11 @@ func (r routes) open(pattern string, handle func(http.ResponseWriter, *http.Requ
 	})
 }
 
+// personHandler handles a request of a person who has signed in.
+type personHandler func(http.ResponseWriter, *http.Request, login.Person) error
+
 // signedIn is for everybody who has signed in.
-func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.Request, login.Person) error) {
+func (r routes) signedIn(pattern string, handle personHandler) {
 	r.open(pattern, func(w http.ResponseWriter, req *http.Request) error {
 		viewer, err := r.login.Current(req)
 		if err != nil {
@@ -94,6 +100,32 @@ func (r routes) signedIn(pattern string, handle func(http.ResponseWriter, *http.
 	})
 }
 
+const (
+	// maxPages bounds the pages in progress that read keys or payments, because each costs memory.
+	maxPages = 16
+	// maxPersonPages bounds such pages of one person, so that nobody takes all places.
+	maxPersonPages = 4
+	// turnTimeout is how long a page waits for its turn.
+	turnTimeout = 2 * time.Second
+)
+
+// errTooManyPages means that a page did not get its turn in time.
+var errTooManyPages = errors.New("too many pages are in progress")
+
+// inTurn returns the handler of a page that costs memory: each waits for its turn before it reads anything.
+func (r routes) inTurn(handle personHandler) personHandler {
+	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
+		ctx, cancel := context.WithTimeout(req.Context(), turnTimeout)
+		defer cancel()
+		end, err := r.turns.Await(ctx, viewer.User)
+		if err != nil {
+			return err
+		}
+		defer end()
+		return handle(w, req, viewer)
+	}
+}
+
 const merchantPath = "/merchants/{namespace}/{name}"
 
 // merchantHandler handles a request about a Merchant.
@@ -104,7 +136,17 @@ type keyHandler func(http.ResponseWriter, *web.Request, *v1alpha1.ApiKey) error
 
 // onMerchant is for people who may see the Merchant and have the verb on it. A Merchant that they may not see is missing.
 func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
-	r.signedIn(method+" "+merchantPath+path, func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
+	r.signedIn(method+" "+merchantPath+path, r.withMerchant(verb, handle))
+}
+
+// onMerchantInTurn is onMerchant for a page that costs memory.
+func (r routes) onMerchantInTurn(method, path, verb string, handle merchantHandler) {
+	r.signedIn(method+" "+merchantPath+path, r.inTurn(r.withMerchant(verb, handle)))
+}
+
+// withMerchant lets people pass who may see the Merchant and have the verb on it.
+func (r routes) withMerchant(verb string, handle merchantHandler) personHandler {
+	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
 		key := client.ObjectKey{Namespace: req.PathValue("namespace"), Name: req.PathValue("name")}
 		merchant, err := r.visibleMerchant(req.Context(), viewer, key)
 		if err != nil {
@@ -121,7 +163,7 @@ func (r routes) onMerchant(method, path, verb string, handle merchantHandler) {
 			return web.ErrNotFound
 		}
 		return fmt.Errorf("%w: %s", errNoRight, verb)
-	})
+	}
 }
 
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.

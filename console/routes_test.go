@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
-var routeInCode = regexp.MustCompile(`r\.on(Merchant|Spec|Key)\("([A-Z]+)", "([^"]*)"`)
+var routeInCode = regexp.MustCompile(`r\.on(Merchant|Spec|Key)(?:InTurn)?\("([A-Z]+)", "([^"]*)"`)
 
 // merchantRoutes are the methods and paths of routes.go below a Merchant, with K for a key and P for a payment.
 func merchantRoutes(t *testing.T) (routes []string) {

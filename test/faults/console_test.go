@@ -50,12 +50,19 @@ func consoleFaults() []fault {
 	}
 }
 
+// People of the console. Mallory has no right in the deployment's namespace.
+var (
+	alice   = oidctest.User{Username: "alice", Password: "a", Name: "Alice"}
+	mallory = oidctest.User{Username: "mallory", Password: "m", Name: "Mallory"}
+)
+
 // console is a console with Alice, who may do everything to the merchant coffee.
 type console struct {
 	*process
 
 	deployment *deployment
 	toAPI      wire
+	provider   *oidctest.Provider
 	alice      oidctest.Browser
 	url, page  string // origin, and the page of the merchant
 }
@@ -63,16 +70,17 @@ type console struct {
 // openConsole starts it and signs Alice in.
 func (s *deployment) openConsole() *console {
 	s.t.Helper()
-	person := oidctest.User{Username: "alice", Password: "a", Name: "Alice"}
-	provider, stop, err := oidctest.New(s.t.TempDir(), person)
+	provider, stop, err := oidctest.New(s.t.TempDir(), alice, mallory)
 	s.must(err)
 	s.t.Cleanup(func() { _ = stop() })
 	s.t.Setenv("OIDC_CLIENT_SECRET", oidctest.ClientSecret)
 	toKube, kubeconfig := s.proxy(fixture.ConsoleAccount)
 	address, ops, token := s.address(), s.address(), filepath.Join(s.t.TempDir(), "token")
 	s.must(os.WriteFile(token, []byte(s.consoleToken()), 0o600))
-	c := &console{deployment: s, url: "http://" + address, toAPI: newWire(s.t, strings.TrimPrefix(s.replicas[0].internal, "http://"))}
-	c.process = &process{name: "console", ops: ops, toKube: toKube, args: []string{
+	memory, err := containerMemory("console")
+	s.must(err)
+	c := &console{deployment: s, provider: provider, url: "http://" + address, toAPI: newWire(s.t, strings.TrimPrefix(s.replicas[0].internal, "http://"))}
+	c.process = &process{name: "console", ops: ops, toKube: toKube, env: memoryEnvironment(memory), args: []string{
 		"console", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--drain-delay", "1s", "--console-address", address, "--ops-address", ops,
 		"--external-url", c.url, "--internal-url", "http://" + c.toAPI.Listen, "--internal-token-file", token,
 		"--oidc-issuer-url", provider.Issuer, "--oidc-client-id", oidctest.ClientID, "--oidc-username-prefix", "oidc:", "--oidc-scopes", "profile",
@@ -83,16 +91,29 @@ func (s *deployment) openConsole() *console {
 	s.console = c
 
 	s.Merchant("coffee")
-	s.must(shared.Client.Create(s.t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "alice"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "merchant-operator-merchant-integrator"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "oidc:alice"}},
-	}))
+	s.allow("oidc:alice")
 	c.page = c.url + "/merchants/" + s.Namespace + "/coffee"
-	c.alice = oidctest.NewBrowser(s.t)
-	provider.SignIn(s.t, c.alice, c.url+"/sign-in", person)
+	c.alice = c.signIn(alice)
 	eventually(s.t, "alice may act", func() bool { return c.alice.Get(s.t, c.page+"/new-key").Status == http.StatusOK })
 	return c
+}
+
+// signIn returns a browser in which the person has signed in.
+func (c *console) signIn(person oidctest.User) oidctest.Browser {
+	c.deployment.t.Helper()
+	browser := oidctest.NewBrowser(c.deployment.t)
+	c.provider.SignIn(c.deployment.t, browser, c.url+"/sign-in", person)
+	return browser
+}
+
+// allow gives a person of the console all rights of an integrator in the namespace.
+func (s *deployment) allow(person string) {
+	s.t.Helper()
+	s.must(shared.Client.Create(s.t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "integrator"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "merchant-operator-merchant-integrator"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: person}},
+	}))
 }
 
 func (s *deployment) consoleToken() string {
