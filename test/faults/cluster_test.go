@@ -86,7 +86,11 @@ func (c *cluster) startOperator() error {
 	if err := fixture.Choose(&ops); err != nil {
 		return err
 	}
-	c.operator = &process{name: "operator", ops: ops, toKube: toKube, args: []string{
+	memory, err := containerMemory("operator")
+	if err != nil {
+		return err
+	}
+	c.operator = &process{name: "operator", ops: ops, toKube: toKube, env: memoryEnvironment(memory), args: []string{
 		"operator", "--kubeconfig", kubeconfig, "--ops-address", ops, "--leader-elect=false",
 		"--max-requests-per-second=0", "--max-burst=0",
 	}}

@@ -148,6 +148,29 @@ func (s *deployment) manyKeys(tenant client.Client, merchant string, many int) {
 	}
 }
 
+// fatSecrets fills the delivered Secret of an ApiKey, and a second one that its tenant plants beside it, with 1.5 MB each.
+func (s *deployment) fatSecrets(tenant client.Client, key *v1alpha1.ApiKey) {
+	s.t.Helper()
+	data := map[string][]byte{"theirs": []byte(strings.Repeat("x", 500<<10))}
+	planted := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: "fat-" + key.Name,
+			Labels:          map[string]string{"merchant-operator.io/delivered": "key"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(key, v1alpha1.SchemeGroupVersion.WithKind("ApiKey"))},
+		},
+		Data: data,
+	}
+	fatten(planted)
+	s.must(tenant.Create(s.t.Context(), planted))
+	eventually(s.t, "the Secret of "+key.Name+" is fat", func() bool {
+		var delivered corev1.Secret
+		s.must(tenant.Get(s.t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-key"}, &delivered))
+		fatten(&delivered)
+		delivered.Data["theirs"] = data["theirs"]
+		return tenant.Update(s.t.Context(), &delivered) == nil
+	})
+}
+
 // tryFatPages opens 8, 32 and 100 pages of a tenant with fat ApiKeys at once, while somebody else opens one after the other.
 func tryFatPages(t *testing.T) (int, string) {
 	t.Helper()

@@ -336,6 +336,14 @@ func neighbourFloods() []neighbourFlood {
 				patchAll(s, tenant, keys[(4*step+n)%len(keys):][:1], fmt.Sprintf(`{"rotation":{"trigger":"flood-%d-%d"}}`, n, step))
 			})
 		}},
+		{"fat Secrets", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
+			for _, key := range keys {
+				s.fatSecrets(tenant, key)
+			}
+			return callers(4, func(_ caller, n, step int) {
+				patchAll(s, tenant, keys[(4*step+n)%len(keys):][:1], fmt.Sprintf(`{"rotation":{"trigger":"fat-%d-%d"}}`, n, step))
+			})
+		}},
 		{"disables", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
 			return callers(4, func(_ caller, n, step int) {
 				state := []string{"Disabled", "Active"}[step/len(keys)%2]
@@ -394,7 +402,7 @@ func tryNeighbours(t *testing.T) (int, string) {
 	tenant, own := s.tenant()
 	own.Merchant("bait")
 	var keys []*v1alpha1.ApiKey
-	for n := range 12 * *intensity {
+	for n := range 16 * *intensity {
 		name := fmt.Sprint("bait-", n)
 		own.apiKey(name, "bait")
 		key := &v1alpha1.ApiKey{}
@@ -402,7 +410,11 @@ func tryNeighbours(t *testing.T) (int, string) {
 		keys = append(keys, key)
 	}
 	s.Merchant("victim")
+	limit, err := containerMemory("operator")
+	s.must(err)
+	shared.operator.forgetPeak(t)
 	var slowest time.Duration
+	var peak int64
 	for n, flood := range neighbourFloods() {
 		disabled, deleted := fmt.Sprint("disabled-", n), fmt.Sprint("deleted-", n)
 		plaintexts := []string{s.apiKey(disabled, "victim"), s.apiKey(deleted, "victim")}
@@ -415,10 +427,12 @@ func tryNeighbours(t *testing.T) (int, string) {
 		}
 		took := time.Since(began)
 		stop()
+		peak = shared.operator.checkPeak(t, limit, flood.name)
 		if took > disabledWithin {
 			t.Errorf("%s: the keys of a neighbour were accepted for %s after they were disabled and deleted", flood.name, took)
 		}
 		slowest = max(slowest, took)
 	}
-	return len(neighbourFloods()), fmt.Sprintf("%d ways of another tenant; refused by 2 replicas after %d ms at most", len(neighbourFloods()), slowest.Milliseconds())
+	return len(neighbourFloods()), fmt.Sprintf("%d ways of another tenant; refused by 2 replicas after %d ms at most, the operator had %d MiB of %d",
+		len(neighbourFloods()), slowest.Milliseconds(), peak>>20, limit>>20)
 }
