@@ -53,7 +53,7 @@ func TestMerchantPage_Acceptance(t *testing.T) {
 		{name: "works, unknown", unknown: true, says: []string{nobodyKnows, ">Unknown<"}, saysNot: []string{refused, ">Live<"}},
 		{name: "enabled, not in force", merchant: "Active", says: []string{"This key is not accepted at the moment", ">Not ready yet<"}, saysNot: []string{">Live<"}},
 		{name: "enabled, late status", status: "Disabled", merchant: "Active", accepted: true, says: []string{">Live<"}, saysNot: []string{refused, "Switched off"}},
-		{name: "expired, not in force", edit: expire, status: "Expired", merchant: "Active", accepted: true, says: []string{accepted}, saysNot: []string{refused, ">Expired<"}},
+		{name: "expired, not in force", edit: expire, status: "Expired", merchant: "Active", accepted: true, says: []string{accepted, "Its end was "}, saysNot: []string{refused, ">Expired<", "Expires "}},
 		{name: "suspended in the status only", status: "MerchantSuspended", merchant: "Active", accepted: true, says: []string{">Live<"}, saysNot: []string{"Merchant suspended"}},
 		{name: "suspended merchant", merchant: "Suspended", accepted: true, says: []string{"Merchant suspended"}, saysNot: []string{">Live<"}},
 		{name: "deleted, not in force", delete: true, merchant: "Active", accepted: true, says: []string{accepted, "to be deleted"}, saysNot: []string{refused, "/rotate", "/enable"}},

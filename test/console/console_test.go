@@ -83,8 +83,8 @@ func TestKey_NotInForce(t *testing.T) {
 		{"frozen", func() error { operator.FreezeWatches(); return nil }, func() error { operator.ThawWatches(); return nil }},
 	} {
 		for _, test := range []struct{ action, waits, refused string }{
-			{"disable", "this key is to be switched off, and tills that use it are still accepted", "This key is switched off. Tills that use it are refused."},
-			{"delete", "this key is to be deleted, and tills that use it are still accepted", ""},
+			{"disable", "This key is to be switched off. Until then tills that use it are still accepted.", "This key is switched off. Tills that use it are refused."},
+			{"delete", "This key is to be deleted. Until then tills that use it are still accepted.", ""},
 		} {
 			t.Run(operatorIs.name+"/"+test.action, func(t *testing.T) {
 				s := newShop(t)
