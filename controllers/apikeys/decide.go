@@ -180,7 +180,7 @@ func recordEnding(f facts) (conditions.Outcome, bool) {
 	if f.ending.IsZero() {
 		return conditions.Outcome{}, false
 	}
-	return tenantsecret.Ending(f.secret.Name+" of the credentials namespace, so that the key gets 401,", f.ending, f.now), true
+	return tenantsecret.Ending("Secret "+f.secret.Name+" of the credentials namespace, so that the key gets 401,", "", f.ending, f.now), true
 }
 
 // newerVersion: an older operator must not change what a newer one wrote, but for revoking it.
@@ -276,7 +276,7 @@ func nameEnding(f facts) (conditions.Outcome, bool) {
 	if f.targetEnding.IsZero() || wantedKey(f) == nil && misplaced(f) == nil {
 		return conditions.Outcome{}, false
 	}
-	return tenantsecret.Ending(f.target(), f.targetEnding, f.now), true
+	return tenantsecret.Ending("Secret "+f.target(), ", or choose another spec.delivery.secretName", f.targetEnding, f.now), true
 }
 
 // conflictRecheck is how often a taken name or digest is checked again, because no watch reports when another owner's

@@ -95,7 +95,11 @@ func outcomeFor(f facts) conditions.Outcome {
 			"A newer version of the operator wrote a published object of this Merchant; finish the upgrade of the operator")
 	}
 	if f.ending != nil {
-		return tenantsecret.Ending(f.ending.GetName()+" of the credentials namespace", f.ending.GetDeletionTimestamp().Time, f.now)
+		kind := "Secret "
+		if _, ok := f.ending.(*corev1.ConfigMap); ok {
+			kind = "ConfigMap "
+		}
+		return tenantsecret.Ending(kind+f.ending.GetName()+" of the credentials namespace", "", f.ending.GetDeletionTimestamp().Time, f.now)
 	}
 	if f.revocation.Revoked {
 		return conditions.Stalled(v1alpha1.ReasonNewerVersion,
@@ -107,7 +111,7 @@ func outcomeFor(f facts) conditions.Outcome {
 			f.targetName(), f.targetHolder)
 	}
 	if !f.targetEnding.IsZero() {
-		return tenantsecret.Ending(f.targetName(), f.targetEnding, f.now)
+		return tenantsecret.Ending("Secret "+f.targetName(), ", or choose another spec.webhook.secretName", f.targetEnding, f.now)
 	}
 	if limit := triggerLimit(f); triggerChanged(f) && !limit.At.IsZero() {
 		return limit.Outcome("The signing secret works and")

@@ -3,11 +3,14 @@ package merchants
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -73,6 +76,21 @@ func TestDecide(t *testing.T) {
 				t.Errorf("writes %+v, %v", record, err)
 			}
 		})
+	}
+}
+
+// A published object that is being deleted is named by its kind, and there is no other name to choose for it.
+func TestOutcome_Ending(t *testing.T) {
+	since := metav1.NewTime(time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC))
+	ended := metav1.ObjectMeta{Name: "x", DeletionTimestamp: &since}
+	for want, ending := range map[string]client.Object{
+		"ConfigMap x of the credentials namespace": &corev1.ConfigMap{ObjectMeta: ended},
+		"Secret x of the credentials namespace":    &corev1.Secret{ObjectMeta: ended},
+	} {
+		got := outcomeFor(facts{merchant: merchant(), ending: ending, now: since.Add(time.Hour)}).Message
+		if !strings.HasPrefix(got, want) || strings.Contains(got, "choose another") {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

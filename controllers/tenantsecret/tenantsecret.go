@@ -87,13 +87,14 @@ func HeldBy(secret metav1.Object, object client.Object, kind string) string {
 // endingWait is how long a Secret that is being deleted is waited for, before somebody is asked to remove its finalizers.
 const endingWait = time.Minute
 
-// Ending is the outcome if the Secret to deliver to is being deleted since a time: what is written into it goes with it.
-func Ending(name string, since, now time.Time) conditions.Outcome {
+// Ending is the outcome if an object, with its kind in its name, is being deleted since a time: what is written into it goes with it. instead is
+// what a person can do but remove its finalizers, with a comma before it; empty: nothing.
+func Ending(name, instead string, since, now time.Time) conditions.Outcome {
 	if now.Sub(since) < endingWait {
-		return conditions.Waiting(v1alpha1.ReasonSecretConflict, "Secret %s is being deleted; waiting until it is gone", name)
+		return conditions.Waiting(v1alpha1.ReasonSecretConflict, "%s is being deleted; waiting until it is gone", name)
 	}
 	return conditions.Stalled(v1alpha1.ReasonSecretConflict,
-		"Secret %s is being deleted since %s and its finalizers hold it; remove them, or choose another name", name, since.UTC().Format(time.RFC3339))
+		"%s is being deleted since %s and its finalizers hold it; remove them%s", name, since.UTC().Format(time.RFC3339), instead)
 }
 
 // ByOwner finds the metadata of the delivered Secrets of an owner by its UID.
