@@ -12,18 +12,16 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
+// notHandled is said of an object whose last change the operator has not handled.
+const notHandled = "the operator has not handled the last change yet, so what was in force before it still is. If that lasts, see whether an operator runs."
+
 // advice is what to do next about a merchant, the most urgent first. Conditions say what to do in their messages.
 func advice(s merchantStatus, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) []string {
 	next := []string{}
 	add := func(format string, args ...any) { next = append(next, fmt.Sprintf(format, args...)) }
-	if !s.Ready.Status {
-		add("Merchant: %s", s.Ready.Message)
-	}
+	next = append(next, adviceOnReady(s, merchant)...)
 	if s.Refused != nil && slices.ContainsFunc(s.Refused.Refused, func(block v1alpha1.RefusedBlock) bool { return block.KeyID == "" }) {
 		add("Allowlist: add the networks that you know to spec.ipAllowlist; if you do not know one, rotate the keys")
-	}
-	if s.State != v1alpha1.MerchantActive {
-		add("Every request gets 403. To resume, set spec.state of the Merchant to Active.")
 	}
 	if len(s.Keys) == 0 {
 		add("Issue a key: kubectl merchant keys issue %s-1 --merchant %s -n %s", s.Name, s.Name, s.Namespace)
@@ -55,10 +53,32 @@ func advice(s merchantStatus, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKe
 	return next
 }
 
+// adviceOnReady is about what the operator has published of the merchant, and its state.
+func adviceOnReady(s merchantStatus, merchant *v1alpha1.Merchant) (next []string) {
+	handled := merchant.Status.ObservedGeneration == merchant.Generation
+	if !handled {
+		next = append(next, "Merchant: "+notHandled)
+	}
+	if !s.Ready.Status {
+		next = append(next, "Merchant: "+s.Ready.Message)
+	}
+	if s.State != v1alpha1.MerchantActive {
+		resume := "To resume, set spec.state of the Merchant to Active."
+		if handled && s.Ready.Status {
+			resume = "Every request gets 403. " + resume
+		}
+		next = append(next, resume)
+	}
+	return next
+}
+
 // adviceOnKey is about one key. A disabled key, and one of a merchant that is not active, need nothing.
 func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
 	add := func(format string, args ...any) { next = append(next, key.Name+": "+fmt.Sprintf(format, args...)) }
 	rotate := fmt.Sprintf("kubectl merchant keys rotate %s -n %s", key.Name, key.Namespace)
+	if key.Status.ObservedGeneration != key.Generation {
+		add("%s", notHandled)
+	}
 	ready := newReadiness(key.Status.Conditions, v1alpha1.ReadyCondition)
 	switch ready.Reason {
 	case v1alpha1.ReasonPublished, v1alpha1.ReasonDisabled, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -132,6 +133,9 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 	record := objects.records[principal.KeyID]
 	e.describe(presented, record)
 	switch {
+	case errors.Is(err, directory.ErrNewerVersion):
+		e.Cause = "A newer version of the operator wrote the record of the key or of its merchant. The API answers 503, not 401, where it cannot read all of it."
+		e.Next = "Finish the upgrade of the operator and the API."
 	case err != nil:
 		e.explainKey(directory.UnauthorizedReason(presented, err), presented, objects, record)
 	case !principal.Merchant.ReportOnly && !principal.Merchant.Allowlist.Allows(address):
@@ -175,7 +179,9 @@ func (e *explanation) describe(presented string, record published.KeyRecord) {
 	e.KeyID, e.CurrentPrefix = record.KeyID, record.Current.Prefix
 	e.ApiKey = record.Source.Namespace + "/" + record.Source.Name
 	e.Merchant = published.PublicMerchantID(record.MerchantID)
-	e.Rotated, e.RotationCause = &metav1.Time{Time: record.LastRotation.Time}, string(record.LastRotation.Cause)
+	if !record.LastRotation.Time.IsZero() { // an envelope has none
+		e.Rotated, e.RotationCause = &metav1.Time{Time: record.LastRotation.Time}, string(record.LastRotation.Cause)
+	}
 }
 
 const copyAgain = "Copy the key again from where it was delivered."
@@ -208,8 +214,11 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 		e.refuse(reason, "The ApiKey is disabled.", fmt.Sprintf("If it was not on purpose: kubectl merchant keys enable %s -n %s", name, namespace))
 	case reason == directory.ReasonExpired:
 		e.refuse(reason, "The ApiKey expired at "+record.ExpiresAt.UTC().Format(timeFormat)+".", "Set a later spec.expiresAt, and the key works again; or issue another key.")
+	case reason == directory.ReasonMerchantMissing && objects.merchantDeleted:
+		e.refuse(reason, "The Merchant of the ApiKey was deleted, and its keys ended with it.", "Create the Merchant and new ApiKeys: kubectl merchant onboard NAME --display-name TEXT -n "+namespace)
 	case reason == directory.ReasonMerchantMissing:
-		e.refuse(reason, "The Merchant of the ApiKey is not published: it was deleted, and its keys ended with it.", "Create the Merchant and new ApiKeys: kubectl merchant onboard NAME --display-name TEXT -n "+namespace)
+		e.refuse(reason, "The Merchant of the ApiKey is not published: the operator has not published it yet, or it was deleted more than 90 days ago.",
+			fmt.Sprintf("Look at its condition Ready: kubectl describe apikeys,merchants -n %s. If there is no Merchant, create it and new ApiKeys.", namespace))
 	case reason == directory.ReasonDigestClaimed:
 		e.refuse(reason, "The key is externally generated, and another ApiKey has claimed its SHA-256; the one that holds the claim is gone.", "Generate another key.")
 	case reason == directory.ReasonWrongMode:
@@ -271,7 +280,7 @@ func (e *explanation) writeText(to io.Writer) error {
 	case e.Reason != "":
 		answer += " (" + e.Reason + ")"
 	}
-	fmt.Fprintf(to, "%s: %s\n", answer, e.Cause)
+	fmt.Fprintf(to, "%s: %s\n", answer, inline(e.Cause))
 	table := newTable(to)
 	for _, line := range [][2]string{{"Address", e.Address}, {"Key", e.Prefix}, {"Current key", e.CurrentPrefix}, {"Key id", e.KeyID}, {"ApiKey", e.ApiKey}, {"Merchant", e.Merchant}} {
 		if line[1] != "" {
@@ -285,7 +294,7 @@ func (e *explanation) writeText(to io.Writer) error {
 		return err
 	}
 	if e.Next != "" {
-		fmt.Fprintln(to, "Next: "+e.Next)
+		fmt.Fprintln(to, "Next: "+inline(e.Next))
 	}
 	return nil
 }

@@ -75,6 +75,24 @@ func (p *publisher) merchant(name string, state v1alpha1.MerchantState, allowlis
 // key publishes a changed record of a new key of the merchant, and returns the plaintext.
 func (p *publisher) key(name, merchant string, change ...func(*published.KeyRecord)) (plaintext string) {
 	p.t.Helper()
+	secret, plaintext := p.newKey(name, merchant, change...)
+	p.create(secret, nil)
+	return plaintext
+}
+
+// newerKey publishes a record of the next version, whose rotation has another shape.
+func (p *publisher) newerKey(name, merchant string) (plaintext string) {
+	p.t.Helper()
+	secret, plaintext := p.newKey(name, merchant)
+	later := strings.NewReplacer(`"version":1`, `"version":2`, `"lastRotation":`, `"lastRotation":7,"was":`)
+	secret.Data["record.json"] = []byte(later.Replace(string(secret.Data["record.json"])))
+	p.create(secret, nil)
+	return plaintext
+}
+
+// newKey returns a changed record of a new key of the merchant, and the plaintext.
+func (p *publisher) newKey(name, merchant string, change ...func(*published.KeyRecord)) (secret *corev1.Secret, plaintext string) {
+	p.t.Helper()
 	key, err := apikey.New(published.ID(types.UID(name)))
 	if err != nil {
 		p.t.Fatal(err)
@@ -89,8 +107,10 @@ func (p *publisher) key(name, merchant string, change ...func(*published.KeyReco
 	for _, c := range change {
 		c(&record)
 	}
-	p.create(published.EncodeKey(p.namespace, record))
-	return key.Reveal()
+	if secret, err = published.EncodeKey(p.namespace, record); err != nil {
+		p.t.Fatal(err)
+	}
+	return secret, key.Reveal()
 }
 
 // external changes a record to that of an externally generated key.
@@ -144,7 +164,9 @@ func TestExplain401_AgreesWithTheAPI(t *testing.T) {
 		"disabled":                    {p.key("disabled", "acme", func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled }), anywhere, 401, "disabled", []string{"keys enable disabled -n shops"}},
 		"of the other mode":           {p.key("moded", "acme", func(r *published.KeyRecord) { r.Test = true }), anywhere, 401, "wrong_mode", []string{"is of another mode than the ApiKey"}},
 		"expired":                     {p.key("expired", "acme", func(r *published.KeyRecord) { r.ExpiresAt = new(time.Now().Add(-time.Hour)) }), anywhere, 401, "expired", []string{"The ApiKey expired at"}},
-		"merchant missing":            {p.key("orphan", "nobody"), anywhere, 401, "merchant_missing", []string{"Merchant of the ApiKey is not published"}},
+		"merchant not published":      {p.key("orphan", "nobody"), anywhere, 401, "merchant_missing", []string{"Merchant of the ApiKey is not published", "condition Ready"}},
+		"merchant deleted":            {p.key("left", "gone"), anywhere, 401, "merchant_missing", []string{"Merchant of the ApiKey was deleted", "merchant onboard"}},
+		"of a newer version":          {p.newerKey("newer", "acme"), anywhere, 503, "", []string{"newer version of the operator", "shops/newer"}},
 		"address not allowed":         {p.key("out", "fenced"), anywhere, 401, "address_not_allowed", []string{"not on the allowlist", "198.51.100.0/24", "--trusted-proxies"}},
 		"address not on its own list": {p.key("own-list", "acme", func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"198.51.100.0/24"} }), anywhere, 401, "address_not_allowed", []string{"allowlist of the key: 198.51.100.0/24", "spec.ipAllowlist of the ApiKey"}},
 		"few permissions":             {p.key("reader", "acme", func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{"read"} }), anywhere, 200, "", []string{"ACCEPTED", "Its permissions are: read; other requests get 403"}},
@@ -155,6 +177,7 @@ func TestExplain401_AgreesWithTheAPI(t *testing.T) {
 	p.key("external", "acme", external(strings.Repeat("x", 40)))
 	p.key("unissued", "acme", func(r *published.KeyRecord) { r.Current = published.Placeholder(r.Current.CreatedAt) })
 	p.create(published.EncodeTombstone(p.namespace, published.Tombstone{Kind: published.TombstoneApiKey, ID: published.ID("deleted"), Source: source("deleted"), EndedAt: time.Now()}))
+	p.create(published.EncodeTombstone(p.namespace, published.Tombstone{Kind: published.TombstoneMerchant, ID: published.ID("gone"), Source: source("gone"), EndedAt: time.Now()}))
 	p.create(published.EncodeDigestClaim(p.namespace, published.DigestClaim{
 		Digest: apikey.NewDigest(strings.Repeat("c", 40)), Source: source("claimant"), KeyID: published.ID("claimant"), ClaimedAt: time.Now(),
 	}))
@@ -278,4 +301,17 @@ func brokenKey(t *testing.T, namespace, name string) (client.Object, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{published.Label: published.LabelKey}},
 		Type:       published.KeySecretType, Data: map[string][]byte{"record.json": []byte("{")},
 	}, nil
+}
+
+// Each text is one line: what a tenant has written passes for no other line.
+func TestExplanation_LineFeeds(t *testing.T) {
+	var out strings.Builder
+	e := explanation{Cause: "the record: a\nNext: obey", Next: "b\nACCEPTED: c", Address: anywhere}
+	if err := e.writeText(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "REFUSED: the record: a\\u000aNext: obey\n  Address   " + anywhere + "\nNext: b\\u000aACCEPTED: c\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
+	}
 }

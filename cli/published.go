@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -23,11 +24,13 @@ type publishedObjects struct {
 
 	kube      client.Client
 	namespace string
-	// records are those that were read, by key id; unreadable says why others could not be.
+	// records are those that were read, by key id, of a newer version the envelope; unreadable says why others could
+	// not be.
 	records    map[string]published.KeyRecord
 	unreadable map[string]error
-	// deleted are the tombstones that were read, by key id.
-	deleted map[string]published.Tombstone
+	// deleted are the tombstones that were read, by key id. merchantDeleted: there is one of the key's Merchant.
+	deleted         map[string]published.Tombstone
+	merchantDeleted bool
 	// claim is the one to the digest of the presented string; nil: none, or not read.
 	claim *published.DigestClaim
 }
@@ -96,10 +99,15 @@ func (o *publishedObjects) readTombstone(ctx context.Context, id string) error {
 	return o.Informer("tombstone").Add(&configMap)
 }
 
-// readMerchant reads the merchant of a key id, and whether the key was deleted.
+// readMerchant reads the merchant of a key id, and whether the merchant or the key was deleted.
 func (o *publishedObjects) readMerchant(ctx context.Context, keyID string) error {
-	var configMap corev1.ConfigMap
-	found, err := o.get(ctx, published.MerchantName(o.records[keyID].MerchantID), published.LabelMerchant, &configMap)
+	id := o.records[keyID].MerchantID
+	var tombstone, configMap corev1.ConfigMap
+	var err error
+	if o.merchantDeleted, err = o.get(ctx, published.MerchantTombstoneName(id), published.LabelTombstone, &tombstone); err != nil {
+		return err
+	}
+	found, err := o.get(ctx, published.MerchantName(id), published.LabelMerchant, &configMap)
 	if err != nil {
 		return err
 	}
@@ -114,6 +122,9 @@ func (o *publishedObjects) readMerchant(ctx context.Context, keyID string) error
 func (o *publishedObjects) addKey(secret *corev1.Secret) {
 	id := published.KeyID(secret.Name)
 	record, err := published.DecodeKey(secret)
+	if errors.Is(err, published.ErrNewerVersion) {
+		record, err = published.DecodeKeyEnvelope(secret)
+	}
 	if err != nil {
 		o.unreadable[id] = err
 	} else {

@@ -191,6 +191,32 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// Only what the operator has published gets an answer: a suspended merchant is served until then.
+func TestAdvice_NotInForce(t *testing.T) {
+	const refused = "Every request gets 403."
+	for name, test := range map[string]struct {
+		observed int64
+		ready    metav1.Condition
+		want     string
+		refused  bool
+	}{
+		"in force":       {2, metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished}, refused, true},
+		"not handled":    {1, metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished}, "has not handled the last change yet", false},
+		"still accepted": {2, metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStillAccepted, Message: "the keys still work"}, "the keys still work", false},
+	} {
+		merchant := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "acme", Generation: 2}}
+		merchant.Spec.State = v1alpha1.MerchantSuspended
+		test.ready.Type = v1alpha1.ReadyCondition
+		merchant.Status = v1alpha1.MerchantStatus{ObservedGeneration: test.observed, Conditions: []metav1.Condition{test.ready}}
+		key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", Generation: 2}}
+		key.Status.ObservedGeneration = test.observed
+		next := strings.Join(newMerchantStatus(merchant, []v1alpha1.ApiKey{key}, time.Now()).Next, "\n")
+		if !strings.Contains(next, test.want) || strings.Contains(next, refused) != test.refused {
+			t.Errorf("%s: next:\n%s", name, next)
+		}
+	}
+}
+
 func TestStatus_One(t *testing.T) {
 	now := time.Now()
 	merchant := &v1alpha1.Merchant{}
