@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/test/openapitest"
 )
 
 func TestSend_Request(t *testing.T) {
@@ -45,6 +49,32 @@ func TestSend_Request(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got[0], cmp.AllowUnexported(delivered{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The API description has each header that receivers get, as it is.
+func TestSend_Documented(t *testing.T) {
+	r := receive(t, status(http.StatusOK))
+	request := attempt(r.URL)
+	request.Secrets = []published.SigningSecret{published.NewSigningSecret(), published.NewSigningSecret()} // as during a rotation
+	send(t, r.trusting(), request)
+	header := r.all()[0].header
+
+	document, err := openapitest.Closed(openapitest.Public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := []string{"Content-Type", "Content-Length"} // those of the body
+	for _, parameter := range document.Webhooks["event"].Post.Parameters {
+		name := http.CanonicalHeaderKey(parameter.Value.Name)
+		documented = append(documented, name)
+		if err := parameter.Value.Schema.Value.VisitJSON(header.Get(name), openapi3.EnableJSONSchema2020()); err != nil || len(header[name]) != 1 {
+			t.Errorf("%s: %q: %v", name, header[name], err)
+		}
+	}
+	slices.Sort(documented)
+	if diff := cmp.Diff(documented, slices.Sorted(maps.Keys(header))); diff != "" {
+		t.Errorf("headers (-documented +sent):\n%s", diff)
 	}
 }
 

@@ -7,15 +7,18 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/test/openapitest"
 )
 
 // The golden files are what receivers have been sent and may be sent again, by a newer release too.
@@ -46,6 +49,32 @@ func TestEncode_GoldenFileOfEachKind(t *testing.T) {
 		if !seen[kind] {
 			t.Errorf("no golden file for %s", kind)
 		}
+	}
+}
+
+// What receivers get is what the API description says of the type, and has nothing besides.
+func TestEncode_Documented(t *testing.T) {
+	document, err := openapitest.Closed(openapitest.Public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := document.Components.Schemas["Event"].Value
+	for name, event := range golden(t) {
+		var value any
+		if err := json.Unmarshal(encode(t, event), &value); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var documented []v1alpha1.WebhookEvent
+	for kind := range schema.Discriminator.Mapping {
+		documented = append(documented, v1alpha1.WebhookEvent(kind))
+	}
+	slices.Sort(documented)
+	if diff := cmp.Diff(feed.Kinds(), documented); diff != "" {
+		t.Errorf("types of Event (-want +documented):\n%s", diff)
 	}
 }
 
