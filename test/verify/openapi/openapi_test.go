@@ -1,4 +1,4 @@
-// Package openapi lints the OpenAPI documents, and generates clients from them with the generators that integrators use, and compiles them.
+// Package openapi lints the OpenAPI documents, compares them with the last release's, and runs clients that the generators of integrators make of them.
 package openapi
 
 import (
@@ -9,18 +9,15 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/merchant-operator/merchant-operator/test/openapitest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
-	_ "github.com/oapi-codegen/runtime" // imported by the generated clients
 )
 
 // The documents have nothing that the two usual linters warn about with their own rules.
 func TestLint(t *testing.T) {
 	dir := t.TempDir()
 	install(t, "lint", dir, "redocly.mjs", ".spectral.yaml")
-	var files []string
-	for document := range documents {
-		files = append(files, repository.Path("apiserver", document+".yaml"))
-	}
+	files := []string{current(openapitest.Public), current(openapitest.Internal)}
 	run(t, dir, "node", append([]string{"redocly.mjs"}, files...)...)
 	run(t, dir, filepath.Join("node_modules", ".bin", "spectral"), append([]string{"lint", "--fail-severity=hint"}, files...)...)
 }
@@ -36,20 +33,20 @@ func TestSchemas_FieldsThatGoTogether(t *testing.T) {
 		document, schema, value string
 		valid                   bool
 	}{
-		{"openapi", "MerchantSession", pending + session, true},
-		{"openapi", "MerchantSession", pending + session + `,"endedAt":1795247000000`, false},
-		{"openapi", "MerchantSession", pending + session + `,"paymentRef":"card-1"`, false},
-		{"openapi", "MerchantSession", pending + session + `,"reason":"declined"`, false},
-		{"openapi", "MerchantSession", ended + session, false},
-		{"openapi", "MerchantSession", ended + session + `,"endedAt":1795247000000,"paymentRef":"card-1"`, true},
-		{"internal-openapi", "Settlement", pending + `,"applied":false,"action":"REFUND_REQUIRED"`, true},
-		{"internal-openapi", "Settlement", pending + `,"applied":false,"endedAt":1795247000000`, false},
-		{"internal-openapi", "Settlement", pending + `,"applied":true`, false},
-		{"internal-openapi", "Settlement", ended + `,"applied":true,"endedAt":1795247000000`, true},
-		{"internal-openapi", "Settlement", ended + `,"applied":true,"endedAt":1795247000000,"action":"REFUND_REQUIRED"`, false},
-		{"internal-openapi", "Settlement", ended + `,"applied":true`, false},
+		{openapitest.Public, "MerchantSession", pending + session, true},
+		{openapitest.Public, "MerchantSession", pending + session + `,"endedAt":1795247000000`, false},
+		{openapitest.Public, "MerchantSession", pending + session + `,"paymentRef":"card-1"`, false},
+		{openapitest.Public, "MerchantSession", pending + session + `,"reason":"declined"`, false},
+		{openapitest.Public, "MerchantSession", ended + session, false},
+		{openapitest.Public, "MerchantSession", ended + session + `,"endedAt":1795247000000,"paymentRef":"card-1"`, true},
+		{openapitest.Internal, "Settlement", pending + `,"applied":false,"action":"REFUND_REQUIRED"`, true},
+		{openapitest.Internal, "Settlement", pending + `,"applied":false,"endedAt":1795247000000`, false},
+		{openapitest.Internal, "Settlement", pending + `,"applied":true`, false},
+		{openapitest.Internal, "Settlement", ended + `,"applied":true,"endedAt":1795247000000`, true},
+		{openapitest.Internal, "Settlement", ended + `,"applied":true,"endedAt":1795247000000,"action":"REFUND_REQUIRED"`, false},
+		{openapitest.Internal, "Settlement", ended + `,"applied":true`, false},
 	} {
-		loaded, err := openapi3.NewLoader().LoadFromFile(repository.Path("apiserver", test.document+".yaml"))
+		loaded, err := openapitest.Open(test.document)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,38 +61,8 @@ func TestSchemas_FieldsThatGoTogether(t *testing.T) {
 	}
 }
 
-// clients is the folder in which the generated packages are seen, and what an integrator writes on top of them.
-const clients = "testdata/golang"
-
-// documents are the public and the internal one, and the Go packages generated from them.
-var documents = map[string]string{"openapi": "publicapi", "internal-openapi": "internalapi"}
-
-// oapi-codegen refuses boolean schemas, which JSON Schema allows, and reads most but not all of OpenAPI 3.1.
-func TestGoClient_Compiles(t *testing.T) {
-	dir, generated := t.TempDir(), map[string]string{}
-	for document, name := range documents {
-		file := filepath.Join(dir, name+".go")
-		run(t, ".", "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", name, "-o", file, repository.Path("apiserver", document+".yaml"))
-		generated[filepath.Join(clients, name, "client.go")] = file
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": generated})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run(t, ".", "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "./"+clients+"/use")
-}
-
-func TestTypeScriptClient_Compiles(t *testing.T) {
-	dir := t.TempDir()
-	install(t, "typescript", dir, "tsconfig.json", "use.ts")
-	for document := range documents {
-		run(t, dir, filepath.Join("node_modules", ".bin", "openapi-typescript"), repository.Path("apiserver", document+".yaml"), "-o", document+".d.ts")
-	}
-	run(t, dir, filepath.Join("node_modules", ".bin", "tsc"))
-}
+// current is the path of a document of this version.
+func current(document string) string { return repository.Path("apiserver", document) }
 
 // install copies files of a directory with a package.json, and installs its packages.
 func install(t *testing.T, from, dir string, files ...string) {
@@ -123,12 +90,15 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-func run(t *testing.T, dir, name string, args ...string) {
+// run returns what a command prints.
+func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
-	if output, err := command.CombinedOutput(); err != nil {
+	output, err := command.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, output)
 	}
+	return string(output)
 }

@@ -4,6 +4,7 @@ package pages
 
 import (
 	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -71,6 +72,27 @@ func TestTables_HaveHeaders(t *testing.T) {
 			if first && (i+1 == len(lines) || !rule.MatchString(lines[i+1])) {
 				t.Errorf("%s: no header before %q", path, line)
 			}
+		}
+	}
+}
+
+// The page has the oldest version of Kubernetes that the chart accepts, and the one that all tests run on.
+func TestVersions_Kubernetes(t *testing.T) {
+	page := repository.Read(t, "docs", "versions.md")
+	for _, source := range []struct {
+		says, pattern string
+		path          []string
+	}{
+		{"%s or later, for", `kubeVersion: ">=(\d+\.\d+)`, []string{"charts", "merchant-operator", "Chart.yaml"}},
+		{"All tests run on %s.", `k8s\.io/kubernetes v(\d+\.\d+)`, []string{"hack", "controlplane", "go.mod"}},
+		{"All tests run on %s.", `k8s\.io/kubernetes v(\d+\.\d+)`, []string{"hack", "cluster", "components", "go.mod"}},
+	} {
+		found := regexp.MustCompile(source.pattern).FindStringSubmatch(repository.Read(t, source.path...))
+		if found == nil {
+			t.Fatalf("%v has no %s", source.path, source.pattern)
+		}
+		if want := fmt.Sprintf(source.says, found[1]); !strings.Contains(page, want) {
+			t.Errorf("docs/versions.md does not say %q, as %s has it", want, filepath.Join(source.path...))
 		}
 	}
 }
