@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -334,6 +335,10 @@ func TestRotate_MerchantSuspended(t *testing.T) {
 	merchant := n.Merchant("acme")
 	key, _ := n.ApiKey("till", "acme")
 	n.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantSuspended })
+	n.Eventually("the suspension is in force", func() bool {
+		usable := meta.FindStatusCondition(n.apiKey("till").Status.Conditions, v1alpha1.UsableCondition)
+		return usable != nil && usable.Reason == v1alpha1.ReasonMerchantSuspended
+	})
 	run(t, n.Namespace, "keys rotate till").want(t, exitNegative, "till is not ready: MerchantSuspended", "until spec.state of the Merchant is Active")
 	if rotated := n.apiKey("till"); rotated.Status.KeyGeneration != key.Status.KeyGeneration+1 {
 		t.Errorf("generation %d after %d", rotated.Status.KeyGeneration, key.Status.KeyGeneration)

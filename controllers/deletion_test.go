@@ -328,37 +328,37 @@ var _ = Describe("Published objects that are immutable", func() {
 	}
 })
 
-var _ = Describe("Published objects that nobody may update", func() {
-	// refusing refuses all writes into the credentials namespace that it names.
-	refusing := func(f *atomic.Pointer[string]) interceptor.Funcs {
-		refused := func(verb string, object client.Object) error {
-			if verbs := f.Load(); verbs != nil && strings.Contains(*verbs, verb) && strings.HasPrefix(object.GetNamespace(), "credentials-") {
-				return errors.New("a policy refuses to " + verb + " it")
-			}
-			return nil
+// refusing refuses all writes into the credentials namespace that it names.
+func refusing(f *atomic.Pointer[string]) interceptor.Funcs {
+	refused := func(verb string, object client.Object) error {
+		if verbs := f.Load(); verbs != nil && strings.Contains(*verbs, verb) && strings.HasPrefix(object.GetNamespace(), "credentials-") {
+			return errors.New("a policy refuses to " + verb + " it")
 		}
-		return interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-				if err := refused("create", object); err != nil {
-					return err
-				}
-				return c.Create(ctx, object, options...)
-			},
-			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-				if err := refused("update", object); err != nil {
-					return err
-				}
-				return c.Update(ctx, object, options...)
-			},
-			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-				if err := refused("delete", object); err != nil {
-					return err
-				}
-				return c.Delete(ctx, object, options...)
-			},
-		}
+		return nil
 	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := refused("create", object); err != nil {
+				return err
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			if err := refused("update", object); err != nil {
+				return err
+			}
+			return c.Update(ctx, object, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			if err := refused("delete", object); err != nil {
+				return err
+			}
+			return c.Delete(ctx, object, options...)
+		},
+	}
+}
 
+var _ = Describe("Published objects that nobody may update", func() {
 	It("are deleted and remembered all the same", func() {
 		var refuse atomic.Pointer[string]
 		f := newFixture(refusing(&refuse))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -279,13 +280,35 @@ var _ = Describe("A key that does not work", func() {
 		} {
 			change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = state })
 			f.awaitUnusable(key, reason)
-			message := fmt.Sprintf("Merchant coffee is %s: the key gets 403 until spec.state of the Merchant is Active", state)
+			message := fmt.Sprintf("Merchant coffee is %s: the key gets 403 until spec.state of the Merchant is Active and in force", state)
 			Expect(readyMessage(key)).To(Equal(message))
 			f.awaitEvent(key, "Warning "+reason+": "+message)
 			change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantActive })
 			f.awaitReady(key)
 		}
 		Expect(f.record(key)).To(Equal(record))
+	})
+
+	It("is Usable as long as its Merchant is published as Active, whatever the Merchant's spec says", func() {
+		var refuse atomic.Pointer[string]
+		f := newFixture(refusing(&refuse))
+		merchant, key := f.merchant(aMerchant("coffee")), f.key(aKey("till", "coffee"))
+		refuse.Store(new("update, create, delete"))
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		f.awaitStalled(merchant, v1alpha1.ReasonStillAccepted)
+		f.poke(key, "apikey")
+		f.awaitReady(key)
+		Expect(condition(key, v1alpha1.UsableCondition)).To(HaveField("Status", metav1.ConditionTrue))
+		refuse.Store(nil)
+		f.awaitUnusable(key, v1alpha1.ReasonMerchantSuspended)
+
+		refuse.Store(new("update, create, delete"))
+		change(f, merchant, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantActive })
+		f.awaitFailed(merchant)
+		f.poke(key, "apikey")
+		f.awaitUnusable(key, v1alpha1.ReasonMerchantSuspended)
+		refuse.Store(nil)
+		f.awaitReady(key)
 	})
 
 	It("is not Ready when its Merchant is deleted, and says that it ended with it", func() {

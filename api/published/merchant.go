@@ -140,6 +140,14 @@ func DecodeMerchant(configMap *corev1.ConfigMap) (MerchantRecord, error) {
 
 var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 
+// EffectiveState returns the state by which replicas judge the merchant. One that is revoked is not active.
+func (r MerchantRecord) EffectiveState() v1alpha1.MerchantState {
+	if r.Revoked && r.State == v1alpha1.MerchantActive {
+		return v1alpha1.MerchantSuspended
+	}
+	return r.State
+}
+
 // validate refuses a record that the data plane cannot use. Unknown types of webhook events are valid; they are never
 // sent.
 func (r MerchantRecord) validate() error {

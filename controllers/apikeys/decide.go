@@ -94,7 +94,7 @@ func usable(f facts, outcome conditions.Outcome) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.UsableCondition, Status: status, Reason: reason, Message: message}
 	}
 	record, known := f.ownRecord()
-	if outcome.Reason == v1alpha1.ReasonStillAccepted && (!known || record.Usable(f.now)) {
+	if outcome.Reason == v1alpha1.ReasonStillAccepted && (!known || record.Usable(f.now)) && f.merchantState == v1alpha1.MerchantActive {
 		return say(metav1.ConditionTrue, outcome.Reason, outcome.Message)
 	}
 	if f.incomplete {
@@ -140,14 +140,14 @@ func merchantInactive(f facts) (conditions.Outcome, bool) {
 	if f.merchantState == v1alpha1.MerchantClosed {
 		reason = v1alpha1.ReasonMerchantClosed
 	}
-	return conditions.Unusable(reason, "Merchant %s is %s: the key gets 403 until spec.state of the Merchant is Active",
-		f.apiKey.Spec.MerchantRef.Name, f.merchantState), f.merchantState != v1alpha1.MerchantActive
+	return conditions.Unusable(reason, "Merchant %s is %s: the key gets 403 until spec.state of the Merchant is Active and in force",
+		f.apiKey.Spec.MerchantRef.Name, f.merchantState), f.merchantState != v1alpha1.MerchantActive && f.merchantState != ""
 }
 
 // merchantUnpublished: a key without its published Merchant opens nothing.
 func merchantUnpublished(f facts) (conditions.Outcome, bool) {
 	return conditions.Waiting(v1alpha1.ReasonMerchantNotPublished,
-		"Merchant %s is not published yet: the key gets 401; see condition Ready of the Merchant", f.apiKey.Spec.MerchantRef.Name), f.merchantUnpublished
+		"Merchant %s is not published yet: the key gets 401; see condition Ready of the Merchant", f.apiKey.Spec.MerchantRef.Name), f.merchantState == ""
 }
 
 // expiry is when the key expires; zero: never.

@@ -190,11 +190,11 @@ func TestDecide(t *testing.T) {
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3},
 		},
 		"a Merchant that is not published": {
-			facts: upToDate(), edit: func(f *facts) { f.merchantUnpublished = true },
+			facts: upToDate(), edit: func(f *facts) { f.merchantState = "" },
 			want: decision{Outcome: v1alpha1.ReasonMerchantNotPublished},
 		},
 		"a Merchant that is not published, and a new trigger": {
-			facts: upToDate(), edit: func(f *facts) { f.merchantUnpublished = true; f.apiKey.Spec.Rotation.Trigger = "b" },
+			facts: upToDate(), edit: func(f *facts) { f.merchantState = ""; f.apiKey.Spec.Rotation.Trigger = "b" },
 			want: decision{Issue: v1alpha1.RotationTrigger, Overlap: time.Hour, Generation: 3, Outcome: v1alpha1.ReasonMerchantNotPublished},
 		},
 		"a new trigger after too many": {

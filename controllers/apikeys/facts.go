@@ -33,10 +33,10 @@ type facts struct {
 	// incomplete is true if reading failed. Then nothing is concluded from missing facts.
 	incomplete bool
 	// merchantID is the id of the Merchant; empty: it does not exist, or is being deleted.
-	merchantID    string
+	merchantID string
+	// merchantState is the state that is published of the Merchant, by which replicas of the API judge. It may differ from the spec, if
+	// that could not be published. Empty: nothing is published that opens anything.
 	merchantState v1alpha1.MerchantState
-	// merchantUnpublished: the Merchant exists, and nothing is published of it.
-	merchantUnpublished bool
 	// merchants are the names of all Merchants of the namespace, if the one in the spec does not exist.
 	merchants []string
 	// digest is spec.keyDigest; nil: the key is not externally generated.
@@ -137,7 +137,7 @@ func (r *Reconciler) gather(ctx context.Context, f facts) (facts, error) {
 	return f, err
 }
 
-// readPublished reads the published record and the Merchant from the caches: what a restriction needs. The facts name the ApiKey even if
+// readPublished reads the published record, the Merchant and its published state from the caches: what a restriction needs. The facts name the ApiKey even if
 // there is an error.
 func (r *Reconciler) readPublished(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
@@ -204,7 +204,9 @@ func (r *Reconciler) readMerchant(ctx context.Context, from client.Reader, f *fa
 	name := client.ObjectKey{Namespace: f.apiKey.Namespace, Name: f.apiKey.Spec.MerchantRef.Name}
 	switch err := from.Get(ctx, name, &merchant); {
 	case err == nil && merchant.DeletionTimestamp.IsZero():
-		f.merchantID, f.merchantState = published.ID(merchant.UID), merchant.Spec.State
+		f.merchantID = published.ID(merchant.UID)
+		f.merchantState, err = r.publishedState(ctx, f.merchantID)
+		return err
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("read Merchant %s: %w", name, err)
 	}
@@ -224,24 +226,36 @@ func (r *Reconciler) readSpecified(ctx context.Context, from client.Reader, f *f
 		return err
 	}
 	if f.merchantID == "" {
-		f.merchants, err = r.merchantNames(ctx, f.apiKey.Namespace)
-	} else {
-		f.merchantUnpublished, err = r.unpublishedMerchant(ctx, f.merchantID)
-	}
-	if err != nil {
-		return err
+		if f.merchants, err = r.merchantNames(ctx, f.apiKey.Namespace); err != nil {
+			return err
+		}
 	}
 	return r.gatherClaims(ctx, from, f)
 }
 
-// unpublishedMerchant reports whether the cache has nothing that is published of the Merchant. Whatever changes that starts a reconciliation.
-func (r *Reconciler) unpublishedMerchant(ctx context.Context, id string) (bool, error) {
-	name := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.MerchantName(id)}
-	err := r.Client.Get(ctx, name, new(corev1.ConfigMap), client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("read ConfigMap %s: %w", name, err)
+// publishedState returns the state that the cache has published of the Merchant. Each change of it starts a reconciliation.
+func (r *Reconciler) publishedState(ctx context.Context, merchantID string) (v1alpha1.MerchantState, error) {
+	var configMap corev1.ConfigMap
+	name := client.ObjectKey{Namespace: r.CredentialsNamespace, Name: published.MerchantName(merchantID)}
+	switch err := r.Client.Get(ctx, name, &configMap, client.UnsafeDisableDeepCopy); {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
-	return err != nil, nil
+	return publishedStateIn(&configMap), nil
+}
+
+// publishedStateIn returns the state by which replicas of the API judge the published merchant; empty: it opens nothing.
+func publishedStateIn(configMap *corev1.ConfigMap) v1alpha1.MerchantState {
+	record, err := published.DecodeMerchant(configMap)
+	if errors.Is(err, published.ErrNewerVersion) {
+		record, err = published.DecodeMerchantEnvelope(configMap)
+	}
+	if err != nil || writes.Ending(configMap) {
+		return ""
+	}
+	return record.EffectiveState()
 }
 
 // merchantNames returns the sorted names of the Merchants of a namespace, from the cache.

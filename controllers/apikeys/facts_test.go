@@ -1,11 +1,13 @@
 package apikeys
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,6 +118,44 @@ func TestPlan_FrozenBeforeTheRecord(t *testing.T) {
 			read(t, r.Client, client.ObjectKey{Namespace: "credentials", Name: record}, secret)
 			if got, err := published.DecodeKey(secret); err != nil || !got.Current.Digest.Equal(current.Digest) {
 				t.Errorf("the key is replaced by one of generation %d with the cause %s, %v", got.Generation, got.LastRotation.Cause, err)
+			}
+		})
+	}
+}
+
+// The state of a Merchant is the one by which replicas of the API judge, whatever version of the operator published it.
+func TestPublishedStateIn(t *testing.T) {
+	record := published.NewMerchantRecord(&v1alpha1.Merchant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "coffee", UID: "merchant"},
+		Spec: v1alpha1.MerchantSpec{
+			DisplayName: "Acme Coffee", State: v1alpha1.MerchantActive, Currency: "EUR", RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+			Sessions: v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+		},
+	})
+	for name, test := range map[string]struct {
+		replace []string
+		edit    func(*corev1.ConfigMap)
+		want    v1alpha1.MerchantState
+	}{
+		"active":                       {want: v1alpha1.MerchantActive},
+		"suspended":                    {replace: []string{`"Active"`, `"Suspended"`}, want: v1alpha1.MerchantSuspended},
+		"revoked":                      {replace: []string{`"version":1`, `"version":1,"revoked":true`}, want: v1alpha1.MerchantSuspended},
+		"of a newer version":           {replace: []string{`"version":1`, `"version":2`}, want: v1alpha1.MerchantActive},
+		"closed, of a newer version":   {replace: []string{`"version":1`, `"version":2`, `"Active"`, `"Closed"`}, want: v1alpha1.MerchantClosed},
+		"unreadable":                   {replace: []string{`"version":1`, `"version":`}},
+		"being deleted, with a holder": {edit: func(c *corev1.ConfigMap) { c.DeletionTimestamp = new(metav1.NewTime(now)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configMap, err := published.EncodeMerchant("credentials", record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			configMap.Data["merchant.json"] = strings.NewReplacer(test.replace...).Replace(configMap.Data["merchant.json"])
+			if test.edit != nil {
+				test.edit(configMap)
+			}
+			if got := publishedStateIn(configMap); got != test.want {
+				t.Errorf("state %q, want %q", got, test.want)
 			}
 		})
 	}

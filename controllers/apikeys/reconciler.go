@@ -264,35 +264,34 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	return reconciler.NewTenantController(mgr, "apikey", parallel).
 		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
 		Watches(&v1alpha1.Merchant{}, reconciler.EnqueueMapped(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
-		Watches(&corev1.ConfigMap{}, reconciler.EnqueueMapped(r.requestsForPublishedMerchant), builder.WithPredicates(comesOrGoes())).
+		Watches(&corev1.ConfigMap{}, reconciler.EnqueueMapped(r.requestsForPublishedMerchant), builder.WithPredicates(publishedStateChanges())).
 		Watches(&corev1.Secret{}, reconciler.EnqueueMapped(r.requestsForSecret), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WatchesRawSource(source.Channel(r.Outdated, &handler.TypedEnqueueRequestForObject[*v1alpha1.ApiKey]{})).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// merchantChanges passes creations and deletions of a Merchant, and changes of its state.
+// merchantChanges passes creations and deletions of a Merchant. Its keys follow its state when that is published.
 func merchantChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
-			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
-			merchantState(e.ObjectOld) != merchantState(e.ObjectNew)
+			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
 }
 
-// comesOrGoes passes creations and deletions. What a start finds is looked at with the ApiKeys.
-func comesOrGoes() predicate.Predicate {
+// publishedStateChanges passes creations and deletions of what is published of a Merchant, and changes of its published state. What a start
+// finds is looked at with the ApiKeys.
+func publishedStateChanges() predicate.Predicate {
+	state := func(object client.Object) v1alpha1.MerchantState {
+		if configMap, ok := object.(*corev1.ConfigMap); ok {
+			return publishedStateIn(configMap)
+		}
+		return ""
+	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return state(e.ObjectOld) != state(e.ObjectNew) },
 	}
-}
-
-func merchantState(object client.Object) v1alpha1.MerchantState {
-	if merchant, ok := object.(*v1alpha1.Merchant); ok {
-		return merchant.Spec.State
-	}
-	return ""
 }
 
 func statusConditions(object client.Object) []metav1.Condition {

@@ -189,7 +189,7 @@ func TestStatus_Usable(t *testing.T) {
 			ready: metav1.ConditionTrue, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonMerchantClosed,
 		},
 		"a Merchant that is not published": {
-			facts: upToDate(), edit: func(f *facts) { f.merchantUnpublished = true },
+			facts: upToDate(), edit: func(f *facts) { f.merchantState = "" },
 			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonMerchantNotPublished,
 		},
 		"no Merchant": {
@@ -226,6 +226,10 @@ func TestStatus_Usable(t *testing.T) {
 		},
 		"a restriction that is refused, and a disabled key": {
 			facts: upToDate(), edit: func(f *facts) { f.incomplete = true; state(v1alpha1.ApiKeyDisabled)(f) }, outcome: stillAccepted,
+			ready: metav1.ConditionFalse, usable: metav1.ConditionUnknown, reason: v1alpha1.ReasonStillAccepted,
+		},
+		"a restriction that is refused, and a suspended Merchant": {
+			facts: upToDate(), edit: func(f *facts) { f.incomplete, f.merchantState = true, v1alpha1.MerchantSuspended }, outcome: stillAccepted,
 			ready: metav1.ConditionFalse, usable: metav1.ConditionUnknown, reason: v1alpha1.ReasonStillAccepted,
 		},
 		"a record of a newer operator": {

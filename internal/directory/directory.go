@@ -269,14 +269,6 @@ func (d *Directory) MerchantDeleted(id string) bool {
 	return d.index.deleted[id]
 }
 
-// merchantState returns the state of a published merchant. One that is revoked is not active.
-func merchantState(record published.MerchantRecord) v1alpha1.MerchantState {
-	if record.Revoked && record.State == v1alpha1.MerchantActive {
-		return v1alpha1.MerchantSuspended
-	}
-	return record.State
-}
-
 // decodeMerchant reads a published merchant. With ErrNewerVersion it returns what the envelope says, or nil.
 func decodeMerchant(configMap *corev1.ConfigMap) (*Merchant, error) {
 	record, err := published.DecodeMerchant(configMap)
@@ -304,7 +296,7 @@ func newMerchant(record published.MerchantRecord) *Merchant {
 		Namespace:   record.Namespace,
 		Name:        record.Name,
 		DisplayName: record.DisplayName,
-		State:       merchantState(record),
+		State:       record.EffectiveState(),
 		Currency:    string(record.Currency),
 		TimeZone:    string(cmp.Or(record.TimeZone, v1alpha1.DefaultTimeZone)),
 		Allowlist:   allowed,
