@@ -157,7 +157,7 @@ func TestMerchantPage_FailedAttempts(t *testing.T) {
 	f := newFixture(t)
 	m, other := f.merchant("acme", withWebhook), f.merchant("globex", withWebhook)
 	for _, name := range []string{"first", "second"} {
-		failure := outbox.Failure{Details: outbox.Details{Reason: "status_5xx", Answer: "503"}, Retry: time.Hour, Target: "here", FailingLimit: time.Hour, Health: "ServerError", Took: 1234 * time.Millisecond}
+		failure := outbox.Failure{Details: outbox.Details{Reason: "status_5xx", Answer: "503"}, Retry: time.Hour, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour, Health: "ServerError", Took: 1234 * time.Millisecond}
 		if name == "second" {
 			failure.Reason, failure.Answer, failure.Took = "timeout", "timeout", 15*time.Second
 		}

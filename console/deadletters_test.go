@@ -50,7 +50,7 @@ func (f *fixture) deadLetter(m *v1alpha1.Merchant, name string) string {
 // disable lets the endpoint of the merchant answer 410.
 func (f *fixture) disable(m *v1alpha1.Merchant) {
 	f.t.Helper()
-	failure := outbox.Failure{Details: outbox.Details{Reason: "gone", Answer: "410"}, Retry: -1, Target: "here", Gone: true, FailingLimit: time.Hour}
+	failure := outbox.Failure{Details: outbox.Details{Reason: "gone", Answer: "410"}, Retry: -1, Target: outbox.Target{ID: "here"}, Gone: true, FailingLimit: time.Hour}
 	if _, err := f.outbox.RecordFailure(f.t.Context(), f.lease(m, "the last one"), failure); err != nil {
 		f.t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func (c *console) editWebhook(w http.ResponseWriter, r *web.Request) error {
 
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
 func (c *console) resumeWebhook(w http.ResponseWriter, r *web.Request) error {
-	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(r.Merchant.UID), "")
+	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(r.Merchant.UID), outbox.Target{})
 	c.record(r.Context(), event{r.Viewer, actionResumeWebhook, r.Merchant, published.ID(r.Merchant.UID), r.Merchant.Generation, err})
 	if err != nil {
 		return err

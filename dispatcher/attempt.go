@@ -71,7 +71,9 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	}
 	switch {
 	case result.Outcome == delivery.Delivered:
-		if d.record(ctx, j, func(ctx context.Context) error { return d.outbox.RecordDelivery(ctx, j.lease, j.endpoint.Target) }) {
+		if d.record(ctx, j, func(ctx context.Context) error {
+			return d.outbox.RecordDelivery(ctx, j.lease, j.endpoint.Noted(d.index.Age()))
+		}) {
 			d.metrics.finished(event, outcomeDelivered)
 		}
 		return succeeded
@@ -86,8 +88,7 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 		d.deferJobs(ctx, 0, deferredChanged, j)
 		return inconclusive
 	}
-	d.recordFailure(ctx, j, result, took)
-	return failed
+	return d.recordFailure(ctx, j, result, took)
 }
 
 // answerWebhookTest keeps the answer to a test event for the person who asked for it. Without Redis they see that there is none.
@@ -98,7 +99,7 @@ func (d *deliverer) answerWebhookTest(ctx context.Context, j job, result deliver
 	}
 }
 
-func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Result, took time.Duration) {
+func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Result, took time.Duration) attemptResult {
 	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter.Fraction())
 	if !ok || outbox.IsWebhookTest(j.lease.Event) {
 		retry = -1
@@ -108,7 +109,7 @@ func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Re
 		Details:      outbox.Details{Reason: result.Reason, Answer: result.Answer(), Merchant: j.endpoint.Merchant.String()},
 		Retry:        retry,
 		Gone:         result.Outcome == delivery.Gone,
-		Target:       j.endpoint.Target,
+		Target:       j.endpoint.Noted(d.index.Age()),
 		FailingLimit: d.options.FailingLimit,
 		Health:       reason,
 		Permanent:    permanent,
@@ -120,7 +121,11 @@ func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Re
 		return err
 	})
 	if !recorded {
-		return
+		return failed
+	}
+	if effect.Outdated { // its URL is a former one
+		d.metrics.deferral(j.lease.Event, deferredChanged)
+		return inconclusive
 	}
 	if effect.DeadLettered {
 		d.metrics.deadLettered(j.lease.Event, result.Reason)
@@ -137,6 +142,7 @@ func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Re
 		d.metrics.endpointsDisabled.WithLabelValues(cause).Inc()
 		d.healthChanged.Set()
 	}
+	return failed
 }
 
 // recordPause is the time until a result that Redis did not take is written again.

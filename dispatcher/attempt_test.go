@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
@@ -67,6 +68,52 @@ func TestAttempt_FormerURLGone(t *testing.T) {
 	present.await(t, 2)
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+	if letters := f.DeadLetters(t); len(letters) != 0 {
+		t.Errorf("dead letters: %+v", letters)
+	}
+}
+
+// Another dispatcher has heard of another URL while the former one, which this dispatcher still knows, answers 410.
+func TestAttempt_FormerURLGoneWithALateWatch(t *testing.T) {
+	f := newFixture(t)
+	var acme, moved endpoints.Endpoint
+	former := newReceiver(t, func(before int, r *http.Request) int {
+		if before == 0 {
+			return http.StatusOK
+		}
+		if _, err := f.Outbox.ResumeEndpoint(r.Context(), acme.MerchantID, moved.Noted(0)); err != nil {
+			t.Error(err)
+		}
+		return http.StatusGone
+	})
+	present := newReceiver(t, always(http.StatusOK))
+	acme = f.EndpointAt(former.URL, 7)
+	moved = acme
+	moved.URL, moved.Target, acme.Generation, moved.Generation = present.URL, "moved", 1, 2
+	f.Index.Put(acme)
+	d := f.dispatcher(t)
+	stop := start(t, d)
+	f.Event(t, acme.MerchantID)
+	former.await(t, 1)
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	id := f.Event(t, acme.MerchantID)
+	dispatchertest.Eventually(t, "the event is left to others", func() bool {
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredChanged)) >= 2 // of the attempt, and of the next lease
+	})
+	if state := f.State(t, acme); state.Disabled() || state.Target != moved.Target {
+		t.Errorf("the endpoint is %+v", state)
+	}
+	f.Index.Put(moved) // the watch has caught up
+	if seen := present.await(t, 1); seen[0].ID != id {
+		t.Errorf("saw %s, want %s", seen[0].ID, id)
+	}
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if n := len(former.ids()); n != 2 {
+		t.Errorf("%d attempts at the former URL, want 2", n)
 	}
 	if letters := f.DeadLetters(t); len(letters) != 0 {
 		t.Errorf("dead letters: %+v", letters)

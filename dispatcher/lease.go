@@ -107,7 +107,7 @@ func (d *dispatcher) carryOut(ctx context.Context, lease outbox.Lease, holder st
 		})
 		return decided
 	case resume:
-		if _, err := d.outbox.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Target); err != nil {
+		if _, err := d.outbox.ResumeEndpoint(ctx, lease.Event.MerchantID, endpoint.Noted(d.index.Age())); err != nil {
 			d.log.RedisFailed(err)
 			return decision{deferEvent, deferredUnreadable, decided.delay}
 		}
@@ -151,7 +151,7 @@ type decision struct {
 // Why an event is deferred. They label a metric.
 const (
 	deferredBusy        = "busy"
-	deferredChanged     = "endpoint_changed" // while an attempt failed
+	deferredChanged     = "endpoint_changed" // while an attempt failed, or another dispatcher knows a newer target
 	deferredBreaker     = "breaker"
 	deferredStopping    = "stopping"
 	deferredUnsigned    = "no_secret"
@@ -170,12 +170,15 @@ const (
 const reasonDisabled = "endpoint_disabled"
 
 // decide also returns the endpoint that it decided about. While the watch is frozen it drops nothing, makes no dead letters, and
-// resumes no endpoint.
+// resumes no endpoint. Events are left to a dispatcher that knows a newer target.
 func (d *dispatcher) decide(lease outbox.Lease, now time.Time) (decision, endpoints.Endpoint) {
-	frozen := d.index.Age() > endpoints.MaxAge // read first: the endpoint is not older
+	age := d.index.Age() // read first: the endpoint is not older
 	endpoint := d.index.Endpoint(lease.Event.MerchantID)
 	decided := decide(lease, endpoint, now)
-	if frozen && (decided.action == drop || decided.action == deadLetter || decided.action == resume) {
+	if decided.action != deferEvent && lease.Endpoint.Outdates(endpoint.Noted(age), now) {
+		return decision{deferEvent, deferredChanged, deferralDelay(now.Sub(lease.Event.OccurredAt))}, endpoint
+	}
+	if age > endpoints.MaxAge && (decided.action == drop || decided.action == deadLetter || decided.action == resume) {
 		decided = decision{deferEvent, deferredFrozen, deferralDelay(now.Sub(lease.Event.OccurredAt))}
 	}
 	return decided, endpoint
@@ -228,6 +231,7 @@ var deferralCauses = map[string]string{
 	deferredUnknown:     "no object of their merchant is published, and its Merchant was not deleted",
 	deferredUndecodable: "the published object of their merchant cannot be decoded",
 	deferredRemoved:     "the webhook of their merchant was removed; they are dropped 24 hours after that",
+	deferredChanged:     "another dispatcher knows a newer webhook of their merchant; the watch of this one is behind",
 	deferredUnreadable:  "the state of their endpoint in Redis cannot be decoded; change webhook.resumeTrigger",
 	deferredUnsigned:    "their merchant has no readable signing secret",
 	deferredFrozen:      "the watch of the Kubernetes API is frozen, and as this dispatcher knows it no webhook wants them, or their disabled one has changed",

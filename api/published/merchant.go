@@ -25,7 +25,9 @@ type MerchantRecord struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	// UID is the UID of the Merchant, to guard writes of its status; empty in records of older operators.
-	UID         types.UID              `json:"uid,omitempty"`
+	UID types.UID `json:"uid,omitempty"`
+	// Generation is the Merchant's metadata.generation, which orders records; 0 in records of older operators.
+	Generation  int64                  `json:"generation,omitempty"`
 	DisplayName string                 `json:"displayName"`
 	State       v1alpha1.MerchantState `json:"state"`
 	// An older operator sets it in a record that it cannot read whole.
@@ -90,6 +92,7 @@ func NewMerchantRecord(merchant *v1alpha1.Merchant) MerchantRecord {
 		Namespace:       merchant.Namespace,
 		Name:            merchant.Name,
 		UID:             merchant.UID,
+		Generation:      merchant.Generation,
 		DisplayName:     merchant.Spec.DisplayName,
 		State:           merchant.Spec.State,
 		Currency:        merchant.Spec.Currency,

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
 // MaxAge is how old the index may be for decisions that lose something. An idle watch gets a bookmark about once a minute.
@@ -52,6 +53,8 @@ type Endpoint struct {
 	Secrets []published.SigningSecret
 	// Target changes with the URL and with spec.webhook.resumeTrigger: the state of an endpoint belongs to one target.
 	Target string
+	// Generation is the Merchant's: of two targets the one of the higher generation is the newer. 0: an older operator did not publish it.
+	Generation int64
 	// TestTrigger asks for a test of the endpoint; empty: there is none to make.
 	TestTrigger string
 	// RemovedAt is when the merchant's webhook was removed; zero: it has one, or never had one. Dropped: its events wait for another
@@ -60,6 +63,12 @@ type Endpoint struct {
 	Dropped   bool
 
 	events []v1alpha1.WebhookEvent
+}
+
+// Noted is the target as Redis is to note it, with the Age of the index when the endpoint was read. A watch may be behind by MaxAge without any sign
+// of it.
+func (e Endpoint) Noted(age time.Duration) outbox.Target {
+	return outbox.Target{ID: e.Target, Generation: e.Generation, Lag: age + MaxAge}
 }
 
 // Wants reports whether the merchant gets events of the kind.
@@ -155,6 +164,7 @@ func (e *Endpoints) endpoint(merchant published.MerchantRecord) Endpoint {
 		TimeZone:     merchant.TimeZone,
 		Merchant:     types.NamespacedName{Namespace: merchant.Namespace, Name: merchant.Name},
 		UID:          merchant.UID,
+		Generation:   merchant.Generation,
 	}
 	if merchant.Webhook == nil {
 		return endpoint

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
@@ -67,13 +68,14 @@ func (r *Reporter) handleChanges(ctx context.Context) (more bool, err error) {
 }
 
 func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
+	age := r.index.Age() // read first: the endpoint is not older
 	endpoint := r.index.Endpoint(merchantID)
 	if endpoint.TestTrigger != "" {
 		if err := r.sendTest(ctx, endpoint); err != nil {
 			return err
 		}
 	}
-	if err := r.recordRefusal(ctx, endpoint); err != nil {
+	if err := r.recordRefusal(ctx, endpoint, age); err != nil {
 		return err
 	}
 	found, err := r.outbox.Endpoints(ctx, session.MerchantBucket(merchantID), merchantID)
@@ -89,7 +91,7 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 }
 
 // recordRefusal notes at once that nothing can be sent to an endpoint: the first event may come in weeks, and be lost.
-func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoint) error {
+func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoint, age time.Duration) error {
 	if endpoint.URL == "" {
 		return nil
 	}
@@ -98,7 +100,7 @@ func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoin
 		return nil
 	}
 	reason, _ := FailureReason(result)
-	_, err := r.outbox.RecordRefusal(ctx, endpoint.MerchantID, endpoint.Target, reason, result.Answer())
+	_, err := r.outbox.RecordRefusal(ctx, endpoint.MerchantID, endpoint.Noted(age), reason, result.Answer())
 	return err
 }
 

@@ -103,7 +103,7 @@ func beginningAt(bucket session.Bucket, pending []outbox.PendingReports) []outbo
 // reportChange reports the health of an endpoint if it is not what was reported last, or its counts fell to 0 or rose from it, and
 // returns the health. The error is of Redis.
 func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, budget *reportBudget) (Health, error) {
-	frozen := r.index.Age() > endpoints.MaxAge // read first: the endpoint is not older
+	age := r.index.Age() // read first: the endpoint is not older
 	endpoint := r.index.Endpoint(state.MerchantID)
 	switch {
 	case state.Target == "": // there is nothing to report of it
@@ -112,14 +112,16 @@ func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState,
 		return Health{}, r.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	case endpoint.State != endpoints.Published || endpoint.UID == "":
 		return Health{}, nil // perhaps not published yet
-	case frozen && state.Target != endpoint.Target:
+	case state.Outdates(endpoint.Noted(age), now):
+		return Health{}, nil // another dispatcher knows what the webhook is by now
+	case age > endpoints.MaxAge && state.Target != endpoint.Target:
 		return Health{}, nil // others know what the webhook is by now, and it may be disabled there
 	case endpoint.URL != "" && state.Target != endpoint.Target:
-		if _, err := r.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Target); err != nil {
-			return Health{}, err
+		resumed, err := r.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Noted(age))
+		if resumed {
+			r.healthChanged.Set()
 		}
-		r.healthChanged.Set()
-		return Health{}, nil
+		return Health{}, err
 	}
 	h := newHealth(endpoint, state, now)
 	countsOnly := h.Reason == state.Reported.Reason && endpoint.URL != ""

@@ -77,7 +77,7 @@ func (f testFixture) deliver(t *testing.T, bucket session.Bucket, events int) {
 	await.Until(t, 4*dispatchertest.Patience, "all is delivered", func() bool {
 		leased, err := f.Outbox.Lease(t.Context(), bucket, outbox.LeaseRequest{For: time.Hour, Limit: 64})
 		for _, lease := range leased.Leases {
-			err = errors.Join(err, f.Outbox.RecordDelivery(t.Context(), lease, f.Index.Endpoint(lease.Event.MerchantID).Target))
+			err = errors.Join(err, f.Outbox.RecordDelivery(t.Context(), lease, f.Index.Endpoint(lease.Event.MerchantID).Noted(0)))
 		}
 		if err != nil {
 			t.Error(err)
@@ -95,10 +95,10 @@ func TestReportHealth_AlternatingEndpoint(t *testing.T) {
 	for n := range 3 * outbox.ReportBurst {
 		f.Event(t, acme.MerchantID)
 		if lease := f.lease(t, 7); n%2 == 0 {
-			dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease, acme.Target))
+			dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease, acme.Noted(0)))
 		} else {
 			dispatchertest.Must(t, dispatchertest.Second(f.Outbox.RecordFailure(t.Context(), lease, outbox.Failure{
-				Details: outbox.Details{Reason: "status_4xx", Answer: "404"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour,
+				Details: outbox.Details{Reason: "status_4xx", Answer: "404"}, Retry: -1, Target: acme.Noted(0), FailingLimit: time.Hour,
 				Health: reasonRejected, Permanent: true,
 			})))
 		}
@@ -137,7 +137,7 @@ func TestRefreshHealth_Counts(t *testing.T) {
 	leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 	dispatchertest.Must(t, err)
 	_, err = f.Outbox.RecordFailure(t.Context(), leased.Leases[0], outbox.Failure{
-		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
+		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: acme.Noted(0), FailingLimit: time.Hour, Health: reasonTimeout,
 	})
 	dispatchertest.Must(t, err)
 	r := f.reporter()
@@ -184,14 +184,14 @@ func TestReportHealth_PendingEventsDelivered(t *testing.T) {
 	}
 	f.Event(t, acme.MerchantID)
 	f.Event(t, acme.MerchantID)
-	dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease(), acme.Target))
+	dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease(), acme.Noted(0)))
 	report(1, 1)
-	dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease(), acme.Target))
+	dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), lease(), acme.Noted(0)))
 	report(2, 0)
 	f.Event(t, acme.MerchantID)
 	report(2, 0) // the endpoint is healthy: then it is delivered
 	dispatchertest.Must(t, dispatchertest.Second(f.Outbox.RecordFailure(t.Context(), lease(), outbox.Failure{
-		Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: acme.Target, FailingLimit: time.Hour, Health: reasonTimeout,
+		Details: outbox.Details{Reason: "timeout"}, Retry: time.Hour, Target: acme.Noted(0), FailingLimit: time.Hour, Health: reasonTimeout,
 	})))
 	report(3, 1)
 }
@@ -204,7 +204,7 @@ func TestRefreshHealth_PendingEventsDelivered(t *testing.T) {
 	deliver := func() {
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 		dispatchertest.Must(t, err)
-		dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), leased.Leases[0], acme.Target))
+		dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), leased.Leases[0], acme.Noted(0)))
 	}
 	f.Event(t, acme.MerchantID)
 	deliver()
@@ -237,7 +237,7 @@ func TestReportHealth_CountsLeaveRoomForHealth(t *testing.T) {
 		f.Event(t, endpoint.MerchantID)
 		leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 		dispatchertest.Must(t, err)
-		dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), leased.Leases[0], endpoint.Target))
+		dispatchertest.Must(t, f.Outbox.RecordDelivery(t.Context(), leased.Leases[0], endpoint.Noted(0)))
 		found, err := f.Outbox.Endpoints(t.Context(), 7, endpoint.MerchantID)
 		dispatchertest.Must(t, err)
 		dispatchertest.Must(t, f.Outbox.RecordEndpointReport(t.Context(), found.States[0], reasonHealthy, true))
@@ -245,7 +245,7 @@ func TestReportHealth_CountsLeaveRoomForHealth(t *testing.T) {
 		leased, err = f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{For: time.Hour, Limit: 1})
 		dispatchertest.Must(t, err)
 		dispatchertest.Must(t, dispatchertest.Second(f.Outbox.RecordFailure(t.Context(), leased.Leases[0], outbox.Failure{
-			Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: endpoint.Target, FailingLimit: time.Hour, Health: reasonTimeout,
+			Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: endpoint.Noted(0), FailingLimit: time.Hour, Health: reasonTimeout,
 		})))
 	}
 	broken := f.EndpointAt("https://shop.example/", 7)
@@ -327,6 +327,22 @@ func TestReportHealth_FrozenWatch(t *testing.T) {
 	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	if state := f.State(t, acme); state.Disabled() || state.Target != "new" {
 		t.Errorf("with a watch, the endpoint is %+v", state)
+	}
+}
+
+// A dispatcher whose watch is late changes nothing about the target that another one has noted.
+func TestReportHealth_LateWatch(t *testing.T) {
+	f := newFixture(t)
+	acme := f.EndpointAt("https://shop.example/", 7)
+	acme.Generation = 2
+	f.Disable(t, acme)
+	former := acme
+	former.Target, former.Generation = "former", 1
+	f.Index.Put(former)
+	r := f.reporter()
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	if state := f.State(t, acme); !state.Disabled() || state.Target != acme.Target || state.Reported.Reason != "" {
+		t.Errorf("the endpoint is %+v", state)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestResend_DisabledEndpoint(t *testing.T) {
 	acme, bagels := storetest.MerchantIn(7), storetest.MerchantIn(7)
 	gone := outbox.Details{Reason: "gone", Answer: "410", Merchant: "shops/" + acme.MerchantID}
 	lease := f.event(t, acme)
-	failed, err := f.RecordFailure(t.Context(), lease, outbox.Failure{Details: gone, Gone: true, Target: "here", FailingLimit: time.Hour})
+	failed, err := f.RecordFailure(t.Context(), lease, outbox.Failure{Details: gone, Gone: true, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour})
 	if err != nil || !failed.Disabled {
 		t.Fatalf("%+v, %v", failed, err)
 	}

@@ -158,7 +158,7 @@ func (o *Outbox) Resend(ctx context.Context, request ResendRequest) (Resent, err
 		return resent, err
 	}
 	for _, endpoint := range resent.Disabled {
-		if _, err := o.ResumeEndpoint(ctx, endpoint.MerchantID, ""); err != nil {
+		if _, err := o.ResumeEndpoint(ctx, endpoint.MerchantID, Target{}); err != nil {
 			return resent, err
 		}
 	}

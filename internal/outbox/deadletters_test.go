@@ -90,7 +90,7 @@ func TestResend(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	before := s.one(t)
-	_, err := s.RecordFailure(t.Context(), before, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour})
+	_, err := s.RecordFailure(t.Context(), before, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour})
 	must(t, err)
 	if letters := s.deadLetters(t, outbox.DeadLetterFilter{}); len(letters) != 1 || letters[0].Attempts != 1 || letters[0].Reason != "timeout" {
 		t.Fatalf("dead letters: %+v", letters)

@@ -30,11 +30,31 @@ const (
 	ReportBurst    = 5
 )
 
+// Target is where a dispatcher sends the events of a merchant.
+type Target struct {
+	// ID is its fingerprint.
+	ID string
+	// Generation is the Merchant's, as far as the dispatcher knows; 0: unknown. Of two targets the one of the higher generation is the newer.
+	Generation int64
+	// Lag is how late the dispatcher may hear of another target. So one that was noted longer ago is older, whatever its generation: the Merchant
+	// was restored from a backup since.
+	Lag time.Duration
+}
+
+func (t Target) write(call *redis.Call) {
+	call.Text("target", t.ID)
+	call.Int("generation", t.Generation)
+	call.Millis("lag", t.Lag)
+}
+
 // EndpointState is what Redis remembers of a merchant's endpoint. That of one which got no event yet has only its MerchantID.
 type EndpointState struct {
 	MerchantID string
 	// Target is the fingerprint of where the attempts went, or go since it was changed.
 	Target string
+	// Generation is that of the Merchant with which Target was noted, at NotedAt; 0: unknown.
+	Generation int64
+	NotedAt    time.Time
 	// FailingSince is when the first attempt failed after the last one that delivered; zero: none did.
 	FailingSince time.Time
 	// PermanentSince is the first of these failures that retrying cannot fix; zero: none is.
@@ -91,6 +111,11 @@ type Report struct {
 // Disabled reports whether no events may be sent to the Target.
 func (e EndpointState) Disabled() bool { return !e.DisabledAt.IsZero() }
 
+// Outdates reports whether another dispatcher has noted a newer target than this one, as lib/target.lua does; now is the time of Redis.
+func (e EndpointState) Outdates(target Target, now time.Time) bool {
+	return e.Target != "" && e.Target != target.ID && target.Generation != 0 && e.Generation > target.Generation && now.Sub(e.NotedAt) < target.Lag
+}
+
 // Unhealthy reports whether the endpoint only fails: of a failure that retrying cannot fix, or for UnhealthyAfter. now is the time of Redis.
 func (e EndpointState) Unhealthy(now time.Time) bool {
 	return !e.PermanentSince.IsZero() || !e.FailingSince.IsZero() && now.Sub(e.FailingSince) >= UnhealthyAfter
@@ -119,7 +144,8 @@ const ReportTATField = "paid"
 var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
 	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy", "RECOVERED=recovered",
 	"DELIVERED=delivered", "FAILED=failed", "REASON=reason", "ANSWER=answer",
-	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "REPORT_TAT="+ReportTATField)
+	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "REPORT_TAT="+ReportTATField,
+	"GENERATION=generation", "NOTED=noted")
 
 // parseEndpoint decodes the fields. One that cannot be read is as if it were missing: the others still count.
 func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error) {
@@ -149,6 +175,7 @@ func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error
 	state.LastFailure = AttemptFailure{millis(), fields.OptionalText(), fields.OptionalText()}
 	state.Reported = Report{fields.OptionalText(), millis(), integer(), integer()}
 	state.reportTAT = millis()
+	state.Generation, state.NotedAt = integer(), millis()
 	if err := fields.Err(); err != nil {
 		return EndpointState{MerchantID: merchantID, Unreadable: true}, err
 	}
@@ -163,12 +190,13 @@ func endpointKeys(call *redis.Call, merchantID string) {
 }
 
 // ResumeEndpoint forgets the health of a merchant's endpoint if it was at another target than this one, so that events are sent to a
-// disabled endpoint again, and reports whether it did. An empty target enables a disabled endpoint at the same target. The error is
+// disabled endpoint again, and reports whether it did. An outdated target changes nothing; one without an ID enables a disabled endpoint at the
+// same target. The error is
 // redis.ErrCorrupt or redis.ErrUnavailable.
-func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) (bool, error) {
+func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID string, target Target) (bool, error) {
 	call := redis.NewCall(resumeEndpointScript)
 	endpointKeys(&call, merchantID)
-	call.Text("target", target)
+	target.write(&call)
 	call.Text("merchant", merchantID)
 	reply, err := o.redis.Run(ctx, &call)
 	if err != nil {
@@ -184,10 +212,10 @@ func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID, target string) 
 
 // RecordRefusal remembers that nothing may be sent to a merchant's endpoint at this target, and why: a reason in the words of conditions, and that
 // of an attempt. It reports whether that is new. The error is redis.ErrCorrupt or redis.ErrUnavailable.
-func (o *Outbox) RecordRefusal(ctx context.Context, merchantID, target, reason, answer string) (bool, error) {
+func (o *Outbox) RecordRefusal(ctx context.Context, merchantID string, target Target, reason, answer string) (bool, error) {
 	call := redis.NewCall(refuseEndpointScript)
 	endpointKeys(&call, merchantID)
-	call.Text("target", target)
+	target.write(&call)
 	call.Text("merchant", merchantID)
 	call.Text("health", reason)
 	call.Text("answer", answer)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -58,7 +60,7 @@ func TestEndpoint_Refused(t *testing.T) {
 	s := newFixture(t)
 	refuse := func(target string) bool {
 		t.Helper()
-		recorded, err := s.RecordRefusal(t.Context(), s.asks.MerchantID, target, "URLRefused", "refused_scheme")
+		recorded, err := s.RecordRefusal(t.Context(), s.asks.MerchantID, outbox.Target{ID: target}, "URLRefused", "refused_scheme")
 		must(t, err)
 		return recorded
 	}
@@ -143,6 +145,95 @@ func TestEndpoint_FailuresOfOtherTarget(t *testing.T) {
 	}
 }
 
+// Dispatchers hear of another URL one after the other, the last up to Lag later. Whatever they report, and in whatever order, the newest target
+// that one of them knows is the endpoint's.
+func TestEndpoint_FormerTarget(t *testing.T) {
+	const lag = 10 * time.Minute
+	before := outbox.Target{ID: "before", Generation: 1, Lag: lag}
+	former := outbox.Target{ID: "former", Generation: 2, Lag: lag}
+	present := outbox.Target{ID: "present", Generation: 3, Lag: lag}
+	at := func(target outbox.Target) func(*outbox.Failure) {
+		return func(f *outbox.Failure) { gone(f); f.Target = target }
+	}
+	deliver := func(t *testing.T, s fixture, target outbox.Target) {
+		t.Helper()
+		s.event(t)
+		must(t, s.RecordDelivery(t.Context(), s.one(t), target))
+	}
+	noted := map[string]func(*testing.T, fixture){
+		"by a delivery": func(t *testing.T, s fixture) { t.Helper(); deliver(t, s, present) },
+		"by a failure": func(t *testing.T, s fixture) {
+			t.Helper()
+			s.fail(t, "", func(f *outbox.Failure) { f.Target = present })
+		},
+		"by its change": func(t *testing.T, s fixture) {
+			t.Helper()
+			deliver(t, s, before)
+			must(t, second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, present)))
+		},
+		"as one of long ago that was put back": func(t *testing.T, s fixture) {
+			t.Helper()
+			back := present
+			back.Generation = before.Generation
+			deliver(t, s, back)
+			deliver(t, s, present)
+		},
+	}
+	for name, note := range noted {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			note(t, s)
+			before := s.state(t)
+			if failed := s.fail(t, "", at(former)); failed != (outbox.Failed{Outdated: true}) {
+				t.Errorf("a former target is gone: %+v", failed)
+			}
+			lease := s.one(t) // it is due at once, as if it had not been tried
+			if lease.Attempts != 0 || !lease.Endpoint.Outdates(former, s.redis.Time(t.Context()).Val()) {
+				t.Errorf("leased %+v", lease)
+			}
+			must(t, s.RecordDelivery(t.Context(), lease, former))
+			if resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, former); resumed || err != nil {
+				t.Errorf("resumed for a former target: %t, %v", resumed, err)
+			}
+			if diff := cmp.Diff(before, s.state(t), cmp.AllowUnexported(outbox.EndpointState{})); diff != "" {
+				t.Errorf("the endpoint after reports of a former target:\n%s", diff)
+			}
+			if failed := s.fail(t, "", at(present)); !failed.Disabled {
+				t.Errorf("the present target is gone: %+v", failed)
+			}
+		})
+	}
+	t.Run("a newer one after it", func(t *testing.T) {
+		s := newFixture(t)
+		deliver(t, s, former)
+		if failed := s.fail(t, "", at(present)); !failed.Disabled {
+			t.Errorf("the newer target is gone: %+v", failed)
+		}
+		if state := s.state(t); state.Target != present.ID || state.Outdates(present, time.Now()) {
+			t.Errorf("found %+v", state)
+		}
+	})
+	t.Run("restored from a backup", func(t *testing.T) {
+		s := newFixture(t)
+		deliver(t, s, present)
+		must(t, s.redis.HIncrBy(t.Context(), s.tag+"endpoint:"+s.asks.MerchantID, "noted", -lag.Milliseconds()).Err())
+		deliver(t, s, before)
+		if state := s.state(t); state.Target != before.ID || state.Generation != before.Generation {
+			t.Errorf("found %+v", state)
+		}
+	})
+	t.Run("of an operator that publishes no generation", func(t *testing.T) {
+		s := newFixture(t)
+		deliver(t, s, present)
+		unknown := before
+		unknown.Generation = 0
+		deliver(t, s, unknown)
+		if state := s.state(t); state.Target != before.ID {
+			t.Errorf("found %+v", state)
+		}
+	})
+}
+
 func TestEndpoint_Gone(t *testing.T) {
 	s := newFixture(t)
 	if failed := s.fail(t, "here", gone); failed != (outbox.Failed{DeadLettered: true, Disabled: true}) {
@@ -160,7 +251,7 @@ func TestEndpoint_Gone(t *testing.T) {
 func TestResumeEndpoint(t *testing.T) {
 	s := newFixture(t)
 	resume := func(target string) bool {
-		resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, target)
+		resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: target})
 		must(t, err)
 		return resumed
 	}
@@ -261,7 +352,7 @@ func TestWatchedEndpoints_UntilCountsAreReported(t *testing.T) {
 	if waiting.Pending != 1 || !s.watched(t) {
 		t.Fatalf("with a waiting event: %+v", waiting)
 	}
-	must(t, s.RecordDelivery(t.Context(), s.one(t), "here"))
+	must(t, s.RecordDelivery(t.Context(), s.one(t), outbox.Target{ID: "here"}))
 	if state := s.state(t); !state.CountsChanged() {
 		t.Errorf("the event is delivered: %+v", state)
 	}
@@ -341,7 +432,7 @@ func TestEndpoints_Counts(t *testing.T) {
 	want("right after they were sent again", s, 3, 0)
 	want("of the neighbour, after that", other, 0, 1)
 	for _, lease := range s.leaseFor(t, time.Hour, 10) {
-		must(t, s.RecordDelivery(t.Context(), lease, "here"))
+		must(t, s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "here"}))
 	}
 	want("after their delivery", s, 1, 0)
 }

@@ -51,7 +51,7 @@ func TestEndExcess_Left(t *testing.T) {
 	lease := s.one(t)
 	s.event(t)
 	must(t, endExcess(t, s, 1))
-	must(t, s.RecordDelivery(t.Context(), lease, "a target"))
+	must(t, s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "a target"}))
 
 	test := s.inTestMode()
 	id := test.event(t)

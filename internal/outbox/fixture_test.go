@@ -100,14 +100,14 @@ func (s fixture) one(t *testing.T) outbox.Lease {
 func (s fixture) deliver(t *testing.T, target string) {
 	t.Helper()
 	s.event(t)
-	must(t, s.RecordDelivery(t.Context(), s.one(t), target))
+	must(t, s.RecordDelivery(t.Context(), s.one(t), outbox.Target{ID: target}))
 }
 
 // fail records a failed attempt to deliver a new event of the merchant to the target.
 func (s fixture) fail(t *testing.T, target string, change func(*outbox.Failure)) outbox.Failed {
 	t.Helper()
 	id := s.event(t)
-	failure := outbox.Failure{Details: outbox.Details{Reason: "timeout", Answer: "timeout"}, Health: "Timeout", Retry: time.Hour, Target: target, FailingLimit: 120 * time.Hour}
+	failure := outbox.Failure{Details: outbox.Details{Reason: "timeout", Answer: "timeout"}, Health: "Timeout", Retry: time.Hour, Target: outbox.Target{ID: target}, FailingLimit: 120 * time.Hour}
 	if change != nil {
 		change(&failure)
 	}

@@ -83,7 +83,7 @@ func TestFreeLeases(t *testing.T) {
 		t.Errorf("freed %d leases, want %d; another holder has %+v", freed, events, other.Leases)
 	}
 	for _, lease := range leased {
-		if err := s.RecordDelivery(t.Context(), lease, "here"); !errors.Is(err, outbox.ErrLeaseLost) {
+		if err := s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "here"}); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Fatalf("the former holder gets %v, want ErrLeaseLost", err)
 		}
 	}
@@ -94,5 +94,5 @@ func TestFreeLeases(t *testing.T) {
 	if len(again) != events || len(leased) != 0 {
 		t.Errorf("%d events are due, without %d of those that were freed", len(again), len(leased))
 	}
-	must(t, s.RecordDelivery(t.Context(), other.Leases[0], "here"))
+	must(t, s.RecordDelivery(t.Context(), other.Leases[0], outbox.Target{ID: "here"}))
 }

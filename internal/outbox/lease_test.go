@@ -50,7 +50,7 @@ func TestLease_ExpiresToNextHolder(t *testing.T) {
 	}
 	// The crashed one comes back, and is too late for everything.
 	checkStale(t, s, crashed[0])
-	if err := s.RecordDelivery(t.Context(), taken[0], "here"); err != nil {
+	if err := s.RecordDelivery(t.Context(), taken[0], outbox.Target{ID: "here"}); err != nil {
 		t.Errorf("with the valid lease: %v", err)
 	}
 	checkStale(t, s, crashed[0])
@@ -60,10 +60,10 @@ func checkStale(t *testing.T, s fixture, stale outbox.Lease) {
 	t.Helper()
 	before := s.everything(t)
 	for name, err := range map[string]error{
-		"delivered":   s.RecordDelivery(t.Context(), stale, "here"),
+		"delivered":   s.RecordDelivery(t.Context(), stale, outbox.Target{ID: "here"}),
 		"dropped":     s.Drop(t.Context(), stale),
 		"dead letter": s.DeadLetter(t.Context(), stale, outbox.Details{Reason: "late"}),
-		"failed":      second(s.RecordFailure(t.Context(), stale, outbox.Failure{Details: outbox.Details{Reason: "late"}, Gone: true, Target: "t"})),
+		"failed":      second(s.RecordFailure(t.Context(), stale, outbox.Failure{Details: outbox.Details{Reason: "late"}, Gone: true, Target: outbox.Target{ID: "t"}})),
 	} {
 		if !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s with a stale lease: %v, want ErrLeaseLost", name, err)
@@ -205,7 +205,7 @@ func TestLease_Blocked(t *testing.T) {
 		if got := leaseIDs(leased.Leases); !slices.Equal(got, []string{other}) || leased.More {
 			t.Fatalf("round %d: leased %v, and there are more: %t; want only %s", n, got, leased.More, other)
 		}
-		must(t, s.RecordDelivery(t.Context(), leased.Leases[0], "here"))
+		must(t, s.RecordDelivery(t.Context(), leased.Leases[0], outbox.Target{ID: "here"}))
 	}
 	if after := s.redis.ZRangeWithScores(t.Context(), s.tag+"due", 0, -1).Val(); !slices.Equal(before, after) {
 		t.Errorf("due were %v, and are %v", before, after)
@@ -295,7 +295,7 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 			}
 			if !test.wantUnreadable { // the attempt goes on as usual, and repairs it
 				for _, lease := range leased.Leases {
-					must(t, s.RecordDelivery(t.Context(), lease, "here"))
+					must(t, s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "here"}))
 				}
 			}
 		})
@@ -407,12 +407,12 @@ func TestQueue_TurnFollowsFirstEvent(t *testing.T) {
 	}
 	other := s.leaseFor(t, 2*time.Hour, 1)[0]
 	wantTurn("both leased", first)
-	must(t, s.RecordDelivery(t.Context(), lease, "here"))
+	must(t, s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "here"}))
 	wantTurn("the first delivered", second)
 	must(t, s.Defer(t.Context(), s.bucket(), outbox.Deferral{Lease: other, Delay: time.Minute}))
 	wantTurn("the second deferred", second)
 	dueAt(t, s.redis, s.tag, second, time.UnixMilli(1_000))
-	_, err := s.RecordFailure(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Retry: 24 * time.Hour, Target: "here", FailingLimit: time.Hour})
+	_, err := s.RecordFailure(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Retry: 24 * time.Hour, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour})
 	must(t, err)
 	wantTurn("the second failed", second)
 	third := s.event(t)

@@ -37,6 +37,7 @@ var Parts = redis.Parts{
 	"queue":               part("lib/queue"),
 	"feed":                part("lib/feed"),
 	"endpoint":            part("lib/endpoint"),
+	"target":              part("lib/target"),
 	"budget":              part("lib/budget"),
 	"full":                part("lib/full"),
 	"lease_held":          part("lib/lease_held"),

@@ -29,7 +29,7 @@ func TestOperations_RedisAway(t *testing.T) {
 	ctx := t.Context()
 	for name, err := range map[string]error{
 		"lease":         second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Hour, Limit: 1})),
-		"deliver":       s.RecordDelivery(ctx, lease, "here"),
+		"deliver":       s.RecordDelivery(ctx, lease, outbox.Target{ID: "here"}),
 		"fail":          second(s.RecordFailure(ctx, lease, outbox.Failure{})),
 		"defer":         s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease}),
 		"dead letter":   s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"}),
@@ -42,7 +42,8 @@ func TestOperations_RedisAway(t *testing.T) {
 		"remove":        second(s.RemoveHolder(ctx, s.bucket(), "a test", "1")),
 		"free":          second(s.FreeLeases(ctx, s.bucket(), "a test")),
 		"forget holder": s.ForgetHolder(ctx, s.bucket(), "a test"),
-		"resume":        second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "here")),
+		"refuse":        second(s.RecordRefusal(ctx, s.asks.MerchantID, outbox.Target{ID: "here"}, "URLRefused", "refused_scheme")),
+		"resume":        second(s.ResumeEndpoint(ctx, s.asks.MerchantID, outbox.Target{ID: "here"})),
 		"watched":       second(s.WatchedEndpoints(ctx, s.bucket())),
 		"endpoints":     second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
 		"report":        s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
@@ -85,7 +86,7 @@ func everyBranch(t *testing.T, s fixture) {
 	s.fail(t, "here", nil)
 	s.fail(t, "here", func(f *outbox.Failure) { f.Retry = -1 })
 	s.event(t)
-	must(t, s.RecordDelivery(ctx, s.one(t), "here"))
+	must(t, s.RecordDelivery(ctx, s.one(t), outbox.Target{ID: "here"}))
 	s.event(t)
 	must(t, s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: s.one(t)}))
 	must(t, s.Drop(ctx, s.one(t)))
@@ -104,9 +105,10 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, s.DeadLetter(ctx, s.one(t), outbox.Details{Reason: "dns"}))
 	must(t, s.RecordEndpointReport(ctx, s.state(t), "EndpointGone", false))
 	must(t, s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)) // late
-	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there")))
+	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, outbox.Target{ID: "there"})))
+	must(t, second(s.RecordRefusal(ctx, s.asks.MerchantID, outbox.Target{ID: "elsewhere"}, "URLRefused", "refused_scheme")))
 	s.event(t)
-	must(t, s.RecordDelivery(ctx, s.one(t), "there"))
+	must(t, s.RecordDelivery(ctx, s.one(t), outbox.Target{ID: "there"}))
 	must(t, s.UnwatchEndpoint(ctx, s.state(t)))
 	must(t, second(s.WatchedEndpoints(ctx, s.bucket())))
 	must(t, s.ForgetEndpoint(ctx, s.asks.MerchantID))
@@ -136,7 +138,7 @@ type outboxOperation struct {
 // outboxOperations are one of each kind, in an order in which all of them have something to do.
 var outboxOperations = []outboxOperation{
 	{"fail", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-		return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour}))
+		return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour}))
 	}},
 	{"watched", func(ctx context.Context, s fixture, _ outbox.Lease) error {
 		return second(s.WatchedEndpoints(ctx, s.bucket()))
@@ -145,7 +147,7 @@ var outboxOperations = []outboxOperation{
 		return s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)
 	}},
 	{"resume", func(ctx context.Context, s fixture, _ outbox.Lease) error {
-		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, "there"))
+		return second(s.ResumeEndpoint(ctx, s.asks.MerchantID, outbox.Target{ID: "there"}))
 	}},
 	{"defer", func(ctx context.Context, s fixture, lease outbox.Lease) error {
 		return s.Defer(ctx, s.bucket(), outbox.Deferral{Lease: lease})
@@ -154,7 +156,7 @@ var outboxOperations = []outboxOperation{
 		return s.DeadLetter(ctx, lease, outbox.Details{Reason: "dns"})
 	}},
 	{"deliver", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-		return s.RecordDelivery(ctx, lease, "here")
+		return s.RecordDelivery(ctx, lease, outbox.Target{ID: "here"})
 	}},
 	{"drop", func(ctx context.Context, s fixture, lease outbox.Lease) error { return s.Drop(ctx, lease) }},
 	{"list", func(ctx context.Context, s fixture, _ outbox.Lease) error {
@@ -274,10 +276,10 @@ func TestOperations_SlotMovesWithTheLastEvent(t *testing.T) {
 			return second(s.Lease(ctx, s.bucket(), outbox.LeaseRequest{For: time.Millisecond, Limit: 10}))
 		}},
 		{"retry", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-			return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Target: "here", FailingLimit: time.Hour}))
+			return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour}))
 		}},
 		{"give up", func(ctx context.Context, s fixture, lease outbox.Lease) error {
-			return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour}))
+			return second(s.RecordFailure(ctx, lease, outbox.Failure{Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour}))
 		}},
 	}...)
 	for _, operation := range operations {

@@ -27,8 +27,8 @@ type Failure struct {
 	Retry time.Duration
 	// Gone: the endpoint said that it wants no more events.
 	Gone bool
-	// Target is the fingerprint of where the attempt went.
-	Target string
+	// Target is where the attempt went.
+	Target Target
 	// FailingLimit is how long an endpoint may only fail before it is disabled.
 	FailingLimit time.Duration
 
@@ -48,11 +48,13 @@ type Failed struct {
 	Dropped bool
 	// Disabled: this attempt disabled the endpoint.
 	Disabled bool
+	// Outdated: the attempt went to a former target, so it counts nowhere, and the event is due at once.
+	Outdated bool
 }
 
 // RecordDelivery ends an event that was delivered to the target, and with it the failing of its endpoint, unless it is of test mode.
 // Errors: ErrLeaseLost, redis.ErrCorrupt, redis.ErrUnavailable.
-func (o *Outbox) RecordDelivery(ctx context.Context, lease Lease, target string) error {
+func (o *Outbox) RecordDelivery(ctx context.Context, lease Lease, target Target) error {
 	const what = "end a delivered event"
 	if lease.Event.TestMode {
 		return o.end(ctx, lease, what)
@@ -61,7 +63,7 @@ func (o *Outbox) RecordDelivery(ctx context.Context, lease Lease, target string)
 	lease.keys(&call)
 	endpointKeys(&call, lease.Event.MerchantID)
 	call.Text("leased", lease.queued)
-	call.Text("target", target)
+	target.write(&call)
 	call.Text("merchant", lease.Event.MerchantID)
 	reply, err := o.redis.Run(ctx, &call)
 	return LeaseError(what, &reply, err)
@@ -126,7 +128,7 @@ func (o *Outbox) DroppedDeadLetters() int64 { return o.dropped.Load() }
 
 // RecordFailure counts a failed attempt, and sets the time of the next one or makes the event a dead letter. An
 // endpoint that is gone, or has failed for too long, is disabled, and the event of that attempt becomes a dead letter. An event of
-// test mode disables nothing, and ends instead.
+// test mode disables nothing, and ends instead. A former target disables nothing either.
 // Errors are those of RecordDelivery.
 func (o *Outbox) RecordFailure(ctx context.Context, lease Lease, failure Failure) (Failed, error) {
 	const what = "record a failed attempt"
@@ -151,7 +153,7 @@ func (o *Outbox) RecordFailure(ctx context.Context, lease Lease, failure Failure
 	call.Text("reason", failure.Reason)
 	call.Text("answer", failure.Answer)
 	call.Text("merchant_name", failure.Merchant)
-	call.Text("target", failure.Target)
+	failure.Target.write(&call)
 	call.Millis("failing_limit", failure.FailingLimit)
 	call.Flag("gone", failure.Gone)
 	call.Text("merchant", lease.Event.MerchantID)
@@ -164,6 +166,7 @@ func (o *Outbox) RecordFailure(ctx context.Context, lease Lease, failure Failure
 	}
 	failed := Failed{DeadLettered: reply.Int() == 1, Disabled: reply.Int() == 1}
 	excess := reply.List()
+	failed.Outdated = reply.Int() == 1
 	if err := reply.Err(); err != nil {
 		return Failed{}, fmt.Errorf("%s: %w", what, err)
 	}

@@ -12,7 +12,7 @@ import (
 func TestDelivered_LeavesNothing(t *testing.T) {
 	s := newFixture(t)
 	for name, end := range map[string]func(outbox.Lease) error{
-		"delivered": func(l outbox.Lease) error { return s.RecordDelivery(t.Context(), l, "here") },
+		"delivered": func(l outbox.Lease) error { return s.RecordDelivery(t.Context(), l, outbox.Target{ID: "here"}) },
 		"dropped":   func(l outbox.Lease) error { return s.Drop(t.Context(), l) },
 	} {
 		id := s.event(t)
@@ -38,7 +38,7 @@ func TestDelivered_WritesTimeOncePerSecond(t *testing.T) {
 			lease, now := s.one(t), s.redis.Time(t.Context()).Val()
 			last := now.Add(-row.ago).Truncate(time.Second)
 			must(t, s.redis.HSet(t.Context(), endpoint, "delivered", last.UnixMilli()).Err())
-			must(t, s.RecordDelivery(t.Context(), lease, "here"))
+			must(t, s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "here"}))
 			after := s.redis.Time(t.Context()).Val()
 			if attempt = row.kept && after.Unix() != now.Unix(); attempt {
 				continue
@@ -60,7 +60,7 @@ func TestFailed_RetriesLater(t *testing.T) {
 			t.Fatalf("leased %s after %d attempts, want %s after %d", lease.Event.ID, lease.Attempts, id, attempt)
 		}
 		failed, err := s.RecordFailure(t.Context(), lease, outbox.Failure{
-			Details: outbox.Details{Reason: "status_5xx"}, Retry: time.Minute, Target: "here", FailingLimit: time.Hour,
+			Details: outbox.Details{Reason: "status_5xx"}, Retry: time.Minute, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour,
 		})
 		if err != nil || failed != (outbox.Failed{}) {
 			t.Fatalf("%+v, %v", failed, err)
@@ -79,7 +79,7 @@ func TestFailed_LastAttempt(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
 	failed, err := s.RecordFailure(t.Context(), s.one(t), outbox.Failure{
-		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: "here", FailingLimit: time.Hour,
+		Details: outbox.Details{Reason: "timeout"}, Retry: -1, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour,
 	})
 	if err != nil || failed != (outbox.Failed{DeadLettered: true}) {
 		t.Fatalf("%+v, %v", failed, err)
@@ -96,7 +96,7 @@ func TestFailed_LastAttempt(t *testing.T) {
 func TestFailed_RetriesAtOnce(t *testing.T) {
 	s := newFixture(t)
 	id := s.event(t)
-	failed, err := s.RecordFailure(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Target: "here", FailingLimit: time.Hour})
+	failed, err := s.RecordFailure(t.Context(), s.one(t), outbox.Failure{Details: outbox.Details{Reason: "dns"}, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour})
 	if err != nil || failed.DeadLettered {
 		t.Fatalf("%+v, %v", failed, err)
 	}
@@ -109,7 +109,7 @@ func TestFailed_RetriesAtOnce(t *testing.T) {
 func TestFailed_TestMode(t *testing.T) {
 	s := newFixture(t).inTestMode()
 	failure := outbox.Failure{
-		Details: outbox.Details{Reason: "status_5xx"}, Retry: time.Minute, Target: "here", FailingLimit: time.Nanosecond, Permanent: true,
+		Details: outbox.Details{Reason: "status_5xx"}, Retry: time.Minute, Target: outbox.Target{ID: "here"}, FailingLimit: time.Nanosecond, Permanent: true,
 	}
 	id := s.event(t)
 	if failed, err := s.RecordFailure(t.Context(), s.one(t), failure); err != nil || failed != (outbox.Failed{}) {
@@ -122,7 +122,7 @@ func TestFailed_TestMode(t *testing.T) {
 	if lease := s.one(t); !lease.Event.TestMode || lease.Attempts != 1 || lease.Event.MerchantID != s.asks.MerchantID {
 		t.Errorf("leased %+v", lease)
 	} else {
-		must(t, s.RecordDelivery(t.Context(), lease, "here"))
+		must(t, s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "here"}))
 	}
 	for name, last := range map[string]outbox.Failure{
 		"given up": with(failure, func(f *outbox.Failure) { f.Retry = -1 }),

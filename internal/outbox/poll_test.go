@@ -70,7 +70,7 @@ func TestPendingWork(t *testing.T) {
 	lease := s.one(t)
 	s.wantWork(t, "with a leased event", work{})
 
-	_, err := s.RecordFailure(t.Context(), lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: "here", FailingLimit: time.Hour})
+	_, err := s.RecordFailure(t.Context(), lease, outbox.Failure{Details: outbox.Details{Reason: "gone"}, Gone: true, Target: outbox.Target{ID: "here"}, FailingLimit: time.Hour})
 	must(t, err)
 	s.wantWork(t, "with an endpoint that is disabled", work{Endpoints: true})
 }

@@ -152,7 +152,7 @@ func endExcess(t *testing.T, s fixture, most int64) error {
 func fullOutcomes(add addFullCase, leased addLeasedCase) {
 	leased("deliver", true, func(t *testing.T, s fixture, lease outbox.Lease) error {
 		t.Helper()
-		return s.RecordDelivery(t.Context(), lease, "a target")
+		return s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "a target"})
 	})
 	leased("drop", true, func(t *testing.T, s fixture, lease outbox.Lease) error {
 		t.Helper()
@@ -161,18 +161,32 @@ func fullOutcomes(add addFullCase, leased addLeasedCase) {
 	failures := map[string]outbox.Failure{"fail": {Retry: time.Minute, FailingLimit: time.Hour}, "fail for the last time": {Retry: -1, FailingLimit: time.Hour}, "gone": {Gone: true, Permanent: true}, "permanent": {Retry: time.Minute, Permanent: true, FailingLimit: time.Hour}}
 	for name, failure := range failures {
 		failure.Details = outbox.Details{Reason: "timeout", Answer: "timeout"}
-		failure.Health, failure.Target = "Timeout", "a target"
+		failure.Health, failure.Target = "Timeout", outbox.Target{ID: "a target"}
 		leased(name, true, func(t *testing.T, s fixture, lease outbox.Lease) error {
 			t.Helper()
 			return second(s.RecordFailure(t.Context(), lease, failure))
 		})
 	}
+	add("fail at a former target", true, func(t *testing.T, s fixture) func() error {
+		t.Helper()
+		s.fail(t, "a target", func(f *outbox.Failure) { f.Target.Generation = 2 })
+		s.event(t)
+		lease := s.one(t)
+		former := outbox.Target{ID: "a former target", Generation: 1, Lag: time.Minute}
+		return func() error {
+			failed, err := s.RecordFailure(t.Context(), lease, outbox.Failure{Gone: true, Target: former, FailingLimit: time.Hour})
+			if err == nil && !failed.Outdated {
+				err = errors.New("it was counted")
+			}
+			return err
+		}
+	})
 	add("deliver after a failure", true, func(t *testing.T, s fixture) func() error {
 		t.Helper()
 		s.fail(t, "a target", permanent)
 		s.event(t)
 		lease := s.one(t)
-		return func() error { return s.RecordDelivery(t.Context(), lease, "a target") }
+		return func() error { return s.RecordDelivery(t.Context(), lease, outbox.Target{ID: "a target"}) }
 	})
 	leased("make a dead letter", true, func(t *testing.T, s fixture, lease outbox.Lease) error {
 		t.Helper()
@@ -267,15 +281,15 @@ func fullEndpoints(add addFullCase) {
 	}
 	add("refuse an endpoint", false, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
 		t.Helper()
-		return second(s.RecordRefusal(t.Context(), s.asks.MerchantID, "another target", "URLRefused", "refused_scheme"))
+		return second(s.RecordRefusal(t.Context(), s.asks.MerchantID, outbox.Target{ID: "another target"}, "URLRefused", "refused_scheme"))
 	}))
 	add("resume an endpoint", true, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
 		t.Helper()
-		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, "another target"))
+		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: "another target"}))
 	}))
 	add("resume a disabled endpoint", true, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
 		t.Helper()
-		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, ""))
+		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: ""}))
 	}))
 	add("report an endpoint", false, failing(func(t *testing.T, s fixture, state outbox.EndpointState) error {
 		t.Helper()

@@ -216,7 +216,7 @@ func (m *movingTrade) dispatch(ctx context.Context) (more bool) {
 		if before {
 			m.log("%s came again after its delivery was recorded", lease.Event.ID)
 		}
-		if m.call("deliver", m.RecordDelivery(ctx, lease, "here")) {
+		if m.call("deliver", m.RecordDelivery(ctx, lease, outbox.Target{ID: "here"})) {
 			m.mu.Lock()
 			m.delivered[lease.Event.ID] = lease.Event
 			m.mu.Unlock()
