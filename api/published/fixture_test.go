@@ -49,6 +49,7 @@ func merchantRecord() published.MerchantRecord {
 		Namespace:       "shops",
 		Name:            "acme-coffee",
 		UID:             "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1",
+		Generation:      4,
 		DisplayName:     "Acme Coffee",
 		State:           v1alpha1.MerchantActive,
 		Currency:        "EUR",

@@ -17,7 +17,7 @@ func TestNewMerchantRecord_WholeSpec(t *testing.T) {
 	want := merchantRecord()
 	want.MerchantID = "45tolpnyxhz4"
 	got := published.NewMerchantRecord(&v1alpha1.Merchant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "acme-coffee", UID: "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "acme-coffee", UID: "5e1f0a52-7d8b-4bd0-93a4-4b2c56d0a9b1", Generation: 4},
 		Spec: v1alpha1.MerchantSpec{
 			DisplayName:     want.DisplayName,
 			State:           want.State,

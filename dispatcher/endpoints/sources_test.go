@@ -149,8 +149,10 @@ func TestTakeMerchant_ReportsChanges(t *testing.T) {
 			t.Errorf("step %d: changed %v, want %t", i, *f.changed, step.changes)
 		}
 	}
-	f.publish(t, merchant(&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "2"}))
-	if e := f.Endpoint(published.ID("acme-uid")); e.TestTrigger != "2" {
+	last := merchant(&v1alpha1.Webhook{URL: hook.URL, TestTrigger: "2"})
+	last.Generation = 12
+	f.publish(t, last)
+	if e := f.Endpoint(published.ID("acme-uid")); e.TestTrigger != "2" || e.Generation != 12 {
 		t.Errorf("got %+v", e)
 	}
 	id := published.ID("acme-uid")

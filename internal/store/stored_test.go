@@ -127,7 +127,7 @@ func writeState(t *testing.T, server *redistest.Server) state {
 	})
 	for _, lease := range leased.Leases {
 		failure := outbox.Failure{
-			Details: outbox.Details{Reason: "http", Answer: "500", Merchant: "shops/acme"}, Retry: time.Hour, Target: outbox.Target{ID: "target"}, FailingLimit: time.Hour,
+			Details: outbox.Details{Reason: "http", Answer: "500", Merchant: "shops/acme"}, Retry: time.Hour, Target: outbox.Target{ID: "target", Generation: 4}, FailingLimit: time.Hour,
 			Health: "HTTPError", Took: time.Second,
 		}
 		if lease.Event.Kind == "session.failed" {
