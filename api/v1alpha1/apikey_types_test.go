@@ -75,10 +75,10 @@ var _ = DescribeTable("An ApiKey is refused with",
 
 	Entry("a trigger of 257 characters", text("spec.rotation.trigger", strings.Repeat("a", 257)), "spec.rotation.trigger", "may not be more than 256"),
 	Entry("a trigger that is a number", set("spec.rotation.trigger", "20261121"), "spec.rotation.trigger", "must be of type string"),
-	Entry("a schedule below the bound", set("spec.rotation.everySeconds", "299"), "spec.rotation.everySeconds", "greater than or equal to 300"),
+	Entry("a schedule below the bound", set("spec.rotation", "{everySeconds: 299, overlapSeconds: 0}"), "spec.rotation.everySeconds", "greater than or equal to 300"),
 	Entry("a schedule above the bound", set("spec.rotation.everySeconds", "315360001"), "spec.rotation.everySeconds", "less than or equal to 315360000"),
 	Entry("an overlap above the schedule", set("spec.rotation", "{everySeconds: 3600, overlapSeconds: 3601}"), "spec.rotation.overlapSeconds", "must not be longer than everySeconds"),
-	Entry("the default overlap above the schedule", set("spec.rotation", "{everySeconds: 86399}"), "spec.rotation.overlapSeconds", "default: 86400", "must not be longer than everySeconds"),
+	Entry("the default overlap above the schedule", set("spec.rotation", "{everySeconds: 86399}"), "spec.rotation.overlapSeconds", "overlapSeconds (default: 86400, one day) must not be longer than everySeconds"),
 	Entry("a negative overlap", set("spec.rotation.overlapSeconds", "-1"), "spec.rotation.overlapSeconds", "greater than or equal to 0"),
 	Entry("an overlap above a year", set("spec.rotation.overlapSeconds", "31536001"), "spec.rotation.overlapSeconds", "less than or equal to 31536000"),
 )

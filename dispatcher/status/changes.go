@@ -75,7 +75,7 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 			return err
 		}
 	}
-	if err := r.recordRefusal(ctx, endpoint, age); err != nil {
+	if refused, err := r.recordRefusal(ctx, endpoint, age); err != nil || refused {
 		return err
 	}
 	found, err := r.outbox.Endpoints(ctx, session.MerchantBucket(merchantID), merchantID)
@@ -90,18 +90,22 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 	return nil
 }
 
-// recordRefusal notes at once that nothing can be sent to an endpoint: the first event may come in weeks, and be lost.
-func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoint, age time.Duration) error {
+// recordRefusal reports whether nothing can be sent to an endpoint, and notes it at once: the first event may come in weeks, and be lost. The report
+// is left to reportHealth, which has a budget: after a change of the rules a start may find thousands.
+func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoint, age time.Duration) (refused bool, err error) {
 	if endpoint.URL == "" {
-		return nil
+		return false, nil
 	}
 	result, refused := r.refusal(endpoint.URL)
 	if !refused {
-		return nil
+		return false, nil
 	}
 	reason, _ := FailureReason(result)
-	_, err := r.outbox.RecordRefusal(ctx, endpoint.MerchantID, endpoint.Noted(age), reason, result.Answer())
-	return err
+	recorded, err := r.outbox.RecordRefusal(ctx, endpoint.MerchantID, endpoint.Noted(age), reason, result.Answer())
+	if recorded {
+		r.healthChanged.Set()
+	}
+	return true, err
 }
 
 // sendTest queues the event of a test once, and notes it in the status of the Merchant. Then the operator publishes the trigger no

@@ -19,7 +19,7 @@ if endpoint[DISABLED] or target_outdated(endpoint, target, generation, lag) then
   return {'OK'} -- only another target enables it
 end
 note_target(endpoint_key, endpoint, target, generation)
-local was_healthy = endpoint[HEALTHY] and not endpoint[SINCE] and endpoint[TARGET] == target
+local was_healthy = endpoint[HEALTHY] and not endpoint[SINCE] and not endpoint[PERMANENT] and endpoint[TARGET] == target
 if was_healthy and string.sub(endpoint[DELIVERED] or '', 1, -4) == clock[1] then
   return {'OK'} -- people see the time of the last delivery in seconds
 end

@@ -80,6 +80,13 @@ func TestEndpoint_Refused(t *testing.T) {
 	if state := s.state(t); !state.PermanentSince.IsZero() || state.HealthySince.IsZero() {
 		t.Errorf("after a delivery: %+v", state)
 	}
+	if !refuse("here") {
+		t.Error("a healthy endpoint is not refused")
+	}
+	s.deliver(t, "here") // the rule that refused it is gone
+	if state := s.state(t); !state.PermanentSince.IsZero() {
+		t.Errorf("after another delivery: %+v", state)
+	}
 	s.fail(t, "here", gone)
 	if refuse("here") || !s.state(t).Disabled() {
 		t.Error("a refusal ended that it is disabled")

@@ -28,7 +28,7 @@ end
 if healthy ~= '1' or (endpoint[HEALTHY] or '') ~= since then
   return {'OK'} -- perhaps its first delivery came after the caller has read it
 end
-if endpoint[SINCE] or endpoint[DISABLED] or endpoint[CHANGED] or (tonumber(endpoint[PENDING]) or 0) > 0 then
+if endpoint[SINCE] or endpoint[PERMANENT] or endpoint[DISABLED] or endpoint[CHANGED] or (tonumber(endpoint[PENDING]) or 0) > 0 then
   return {'OK'}
 end
 local shown, letters = (tonumber(endpoint[DEAD]) or 0) > 0, call('ZCOUNT', account_dead_key, now_ms - EVENT_RETENTION_MS, '+inf') > 0
