@@ -36,6 +36,7 @@ func deletionFaults() []fault {
 		{"P2", "finalizer removed, then deleted: the operator is down", promised + ", from the operator's start", tryStripped(operatorAway)},
 		{"P2", "finalizer removed, then deleted: the operator is idle", promised, tryStripped(operatorIdle)},
 		{"P2", "finalizer removed in a loop, then deleted", promised, tryStripped(strippedInLoop)},
+		{"P2", "a published object is immutable", "the key is refused all the same", tryImmutable},
 	}
 }
 
@@ -101,6 +102,49 @@ func tryStripped(how stripping) func(*testing.T) (int, string) {
 		}
 		return many, fmt.Sprintf("%d ApiKeys and Merchants deleted and still held, the last key refused by both replicas after %.1f s", many, slowest.Seconds())
 	}
+}
+
+// tryImmutable ends keys whose published objects somebody with rights in the credentials namespace has made immutable.
+func tryImmutable(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0)
+	freeze := func(object client.Object, name string) {
+		object.SetNamespace(kubetest.CredentialsNamespace)
+		object.SetName(name)
+		s.must(shared.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"immutable":true}`))))
+	}
+	ends := []struct {
+		name string
+		end  func(key *v1alpha1.ApiKey, merchant *v1alpha1.Merchant)
+		want int
+	}{
+		{"disabled", func(key *v1alpha1.ApiKey, _ *v1alpha1.Merchant) {
+			edit(s, s.Namespace, key.Name, &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+		}, http.StatusUnauthorized},
+		{"deleted", func(key *v1alpha1.ApiKey, _ *v1alpha1.Merchant) { s.must(shared.Client.Delete(t.Context(), key)) }, http.StatusUnauthorized},
+		{"suspended", func(_ *v1alpha1.ApiKey, merchant *v1alpha1.Merchant) {
+			edit(s, s.Namespace, merchant.Name, &v1alpha1.Merchant{}, func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })
+		}, http.StatusForbidden},
+	}
+	var slowest time.Duration
+	for _, e := range ends {
+		merchant := s.Merchant(e.name)
+		plaintext := s.apiKey(e.name, e.name)
+		key := &v1alpha1.ApiKey{}
+		s.must(shared.get(t.Context(), s.Namespace, e.name, key))
+		freeze(&corev1.Secret{}, published.KeyName(published.ID(key.UID)))
+		freeze(&corev1.ConfigMap{}, published.MerchantName(published.ID(merchant.UID)))
+		began := time.Now()
+		e.end(key, merchant)
+		for _, r := range s.replicas {
+			s.refusedBy(r, plaintext, e.want)
+		}
+		slowest = max(slowest, time.Since(began))
+	}
+	if slowest > disabledWithin {
+		t.Errorf("a key was accepted for %s", slowest)
+	}
+	return len(ends), fmt.Sprintf("disabled, deleted, suspended: refused by 2 replicas after %d ms at most", slowest.Milliseconds())
 }
 
 // strip replaces all finalizers of an object by the tenant's own.
