@@ -733,9 +733,10 @@ var _ = Describe("Objects that went without their finalizer and were created aga
 		for _, object := range []client.Object{key, external, merchant} {
 			f.tearOut(object.DeepCopyObject().(client.Object))
 		}
-		for _, object := range []client.Object{
+		again := []client.Object{
 			aMerchant("coffee").webhook().Merchant, aKey("till", "coffee").ApiKey, aKey("vault", "coffee").digest(digest).ApiKey,
-		} {
+		}
+		for _, object := range again {
 			f.apply(object)
 		}
 		connection.restore()
@@ -745,5 +746,8 @@ var _ = Describe("Objects that went without their finalizer and were created aga
 			published.KeyName(published.ID(external.UID)), published.MerchantName(left), published.WebhookName(left))))
 		Eventually(f.tombstones).Should(ConsistOf(published.MerchantTombstoneName(left),
 			published.KeyTombstoneName(published.ID(key.UID)), published.KeyTombstoneName(published.ID(external.UID))))
+		for _, object := range again { // this operator ends before the objects are looked at for the last time
+			Eventually(func(g Gomega) { f.read(object); expectConformant(g, object) }).Should(Succeed())
+		}
 	})
 })
