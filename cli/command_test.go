@@ -104,8 +104,8 @@ func TestHelp_ExamplesWork(t *testing.T) {
 			if err := os.WriteFile("key.txt", []byte(os.Getenv("API_KEY")+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if cmd.Name() == "listen" { // until Ctrl-C
-				line = "timeout --preserve-status --signal=INT 3 " + line
+			if cmd.Name() == "listen" { // until Ctrl-C, for which it may not be ready yet on a busy machine
+				line = "timeout --preserve-status --signal=INT 15 " + line
 			}
 			output, err := shell(line)
 			// There is no kubelet, hence no pod.
