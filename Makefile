@@ -127,6 +127,7 @@ verify: generate lint test-files ## Run lint and test-files; check that everythi
 	go -C hack/image mod tidy -diff
 	go -C hack/oidc mod tidy -diff
 	go -C test/verify mod tidy -diff
+	go -C hack/oasdiff mod tidy -diff
 	go -C hack/release/tools tool actionlint -shellcheck= -pyflakes=
 	@dirty=$$(git status --porcelain); \
 	if [[ -n $$dirty ]]; then \
