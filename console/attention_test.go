@@ -52,6 +52,7 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{"suspended", func(p *merchantPage) { p.Merchant.Spec.State = v1alpha1.MerchantSuspended }, "The platform team has suspended this merchant.", "", false},
 		{"gone", webhook(outbox.EndpointState{DisabledAt: now.Add(-24 * time.Hour), Cause: outbox.EndpointGone}), "Your server answered 410 Gone, so we stopped sending yesterday at 15:00.", "Resume delivery: POST /m/webhook/resume", false},
 		{"disabled", webhook(outbox.EndpointState{DisabledAt: now.Add(-72 * time.Hour), Cause: outbox.EndpointFailing, LastFailure: failed}), "so we stopped sending on Saturday at 15:00. Your server answered 503: it fails.", "Resume delivery: POST /m/webhook/resume", false},
+		{"refused", webhook(outbox.EndpointState{PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Time: hourAgo.Time, Reason: "URLRefused"}}), "The URL is not allowed. Nothing is sent there.", "See why: /m#attempts", true},
 		{"failing", webhook(outbox.EndpointState{FailingSince: hourAgo.Time, LastFailure: failed}), "Your server answered 503: it fails. Nothing was accepted since an attempt today at 14:00.", "See why: /m#attempts", true},
 		{name: "failing for a minute", change: webhook(outbox.EndpointState{FailingSince: now.Add(-time.Minute), LastFailure: failed})},
 		{"rejected once", webhook(outbox.EndpointState{FailingSince: hourAgo.Time, PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Reason: "Rejected", Answer: "404"}}), "Your server answered 404: it rejects the event.", "See why: /m#attempts", true},

@@ -53,6 +53,8 @@ func newWebhookHealth(clock web.Clock, state outbox.EndpointState) (webhookHealt
 		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.HTML("webhook.gone", on)
 	case state.Disabled():
 		health.Badge, health.Failing, health.Message = "webhook.disabled", true, w.HTML("webhook.disabled.message", on, failureWords(w, state.LastFailure))
+	case !failing && state.Unhealthy(clock.Now): // nothing was tried
+		health.Badge, health.Failing, health.Message = "webhook.failing", true, w.HTML("webhook.refused.message", failureWords(w, state.LastFailure))
 	case state.Unhealthy(clock.Now):
 		health.Badge, health.Failing, health.Message = "webhook.failing", true, w.HTML("webhook.failing.message", failureWords(w, state.LastFailure), on)
 	case !state.HealthySince.IsZero():
