@@ -52,7 +52,7 @@ type EndpointState struct {
 	MerchantID string
 	// Target is the fingerprint of where the attempts went, or go since it was changed.
 	Target string
-	// Generation is that of the Merchant with which Target was noted, at NotedAt; 0: unknown.
+	// Generation is the Merchant's generation when Target was noted, at NotedAt; 0: unknown.
 	Generation int64
 	NotedAt    time.Time
 	// FailingSince is when the first attempt failed after the last one that delivered; zero: none did.
@@ -191,23 +191,13 @@ func endpointKeys(call *redis.Call, merchantID string) {
 
 // ResumeEndpoint forgets the health of a merchant's endpoint if it was at another target than this one, so that events are sent to a
 // disabled endpoint again, and reports whether it did. An outdated target changes nothing; one without an ID enables a disabled endpoint at the
-// same target. The error is
-// redis.ErrCorrupt or redis.ErrUnavailable.
+// same target. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID string, target Target) (bool, error) {
 	call := redis.NewCall(resumeEndpointScript)
 	endpointKeys(&call, merchantID)
 	target.write(&call)
 	call.Text("merchant", merchantID)
-	reply, err := o.redis.Run(ctx, &call)
-	if err != nil {
-		return false, fmt.Errorf("resume an endpoint: %w", err)
-	}
-	reply.RequireOK()
-	resumed := reply.Int() == 1
-	if err := reply.Err(); err != nil {
-		return false, fmt.Errorf("resume an endpoint: %w", err)
-	}
-	return resumed, nil
+	return o.changeEndpoint(ctx, &call, "resume")
 }
 
 // RecordRefusal remembers that nothing may be sent to a merchant's endpoint at this target, and why: a reason in the words of conditions, and that
@@ -219,16 +209,22 @@ func (o *Outbox) RecordRefusal(ctx context.Context, merchantID string, target Ta
 	call.Text("merchant", merchantID)
 	call.Text("health", reason)
 	call.Text("answer", answer)
-	reply, err := o.redis.Run(ctx, &call)
+	return o.changeEndpoint(ctx, &call, "refuse")
+}
+
+// changeEndpoint runs a script and reports whether it changed anything. action is what it does to an endpoint, for the error.
+func (o *Outbox) changeEndpoint(ctx context.Context, call *redis.Call, action string) (bool, error) {
+	reply, err := o.redis.Run(ctx, call)
+	changed := false
+	if err == nil {
+		reply.RequireOK()
+		changed = reply.Int() == 1
+		err = reply.Err()
+	}
 	if err != nil {
-		return false, fmt.Errorf("refuse an endpoint: %w", err)
+		return false, fmt.Errorf("%s an endpoint: %w", action, err)
 	}
-	reply.RequireOK()
-	recorded := reply.Int() == 1
-	if err := reply.Err(); err != nil {
-		return false, fmt.Errorf("refuse an endpoint: %w", err)
-	}
-	return recorded, nil
+	return changed, nil
 }
 
 // Endpoints are states of endpoints of one bucket, and the time of Redis.

@@ -3,7 +3,7 @@ local target, generation, lag, merchant, health, answer = unpack(ARGV)
 -- uses: clock, endpoint, target
 
 -- Notes that nothing may be sent to the target of an endpoint, before any event was tried: what an attempt would find, and retrying cannot fix.
--- Of target, generation and lag see target.lua. health is the reason in the words of conditions, answer that of an attempt. Since when the endpoint
+-- lib/target.lua describes target, generation and lag. health is the reason in the words of conditions, answer that of an attempt. Since when the endpoint
 -- fails is not set: it is disabled for what attempts find only.
 -- Returns 'OK', and 1 unless that was known, or the target is outdated.
 

@@ -3,7 +3,7 @@ local target, generation, lag, merchant = unpack(ARGV)
 -- uses: clock, endpoint, target
 
 -- Forgets the health of an endpoint at another target, so that events are sent to it (again), unless that is outdated. An empty target is the present
--- one of a disabled endpoint. Of generation and lag see target.lua.
+-- one of a disabled endpoint. lib/target.lua describes generation and lag.
 -- Returns 'OK', and 1 if the health is forgotten.
 
 local endpoint = read_endpoint(endpoint_key)
