@@ -208,7 +208,7 @@ var (
 	codesInSchemas = regexp.MustCompile(`Error-Code: \{.*enum: \[(.*)\]`)
 )
 
-// The documents have each word of Error-Code, each response its own, and the page for developers those of the public listener.
+// The documents list each word of Error-Code, each response lists its own words, and the page for developers those of the public listener.
 func TestDocuments_EveryErrorCode(t *testing.T) {
 	text := func(file string) string {
 		content, err := os.ReadFile(file)

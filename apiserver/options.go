@@ -110,6 +110,7 @@ func DefaultOptions() Options {
 	}
 }
 
+// settlementReplicas returns SettlementReplicas or its default.
 func (o Options) settlementReplicas() int {
 	if o.SettlementReplicas != nil {
 		return *o.SettlementReplicas

@@ -137,8 +137,8 @@ func (r *Reconciler) gather(ctx context.Context, f facts) (facts, error) {
 	return f, err
 }
 
-// readPublished reads the published record, the Merchant and its published state from the caches: what a restriction needs. The facts name the ApiKey even if
-// there is an error.
+// readPublished reads the published record, the Merchant and its published state from the caches: what a restriction needs. The facts name the
+// ApiKey even if there is an error.
 func (r *Reconciler) readPublished(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f = r.newFacts(apiKey)

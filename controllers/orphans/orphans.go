@@ -56,8 +56,8 @@ type (
 	claims    struct{ Sweeper }
 )
 
-// SetupWithManager registers the controllers. Those that revoke keys and merchants serve the tenants in turn. They check every published object when the operator starts and when the
-// object changes, and the objects of each deleted ApiKey or Merchant.
+// SetupWithManager registers the controllers. The controllers that revoke keys and merchants serve the tenants in turn. All check every published
+// object when the operator starts and when the object changes, and the objects of each deleted ApiKey or Merchant.
 func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, claimKeyIndex, claimKey); err != nil {
 		return fmt.Errorf("index claims: %w", err)

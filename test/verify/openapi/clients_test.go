@@ -49,7 +49,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// A client that checks responses against the document it was made of, accepts those of a later version, but for the types of events that it must skip.
+// A client that validates responses accepts those of a later version, except events of a type that its own document lacks, which it must skip.
 func TestClients_Validating(t *testing.T) {
 	for key, response := range grown(t) {
 		if key == eventsKey {

@@ -58,7 +58,7 @@ func TestReleased_NothingBreaks(t *testing.T) {
 	}
 }
 
-// What docs/versions.md promises not to do is refused, and what it allows is not.
+// A change that docs/versions.md rules out is refused; one that it allows is not.
 func TestBreakingChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		document string

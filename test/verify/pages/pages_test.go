@@ -76,7 +76,7 @@ func TestTables_HaveHeaders(t *testing.T) {
 	}
 }
 
-// The page has the oldest version of Kubernetes that the chart accepts, and the one that all tests run on.
+// docs/versions.md names the oldest version of Kubernetes that the chart accepts, and the one that all tests run on.
 func TestVersions_Kubernetes(t *testing.T) {
 	page := repository.Read(t, "docs", "versions.md")
 	for _, source := range []struct {
