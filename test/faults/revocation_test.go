@@ -21,8 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
 
@@ -37,6 +39,7 @@ func deletionFaults() []fault {
 		{"P2", "finalizer removed, then deleted: the operator is idle", promised, tryStripped(operatorIdle)},
 		{"P2", "finalizer removed in a loop, then deleted", promised, tryStripped(strippedInLoop)},
 		{"P2", "a published object is immutable", "the key is refused all the same", tryImmutable},
+		{"P2", "a neighbour makes and deletes more ApiKeys than a namespace remembers", "a deleted Merchant's payment is to be refunded, a replaced key stays dead", tryDeletedFlood},
 	}
 }
 
@@ -145,6 +148,83 @@ func tryImmutable(t *testing.T) (int, string) {
 		t.Errorf("a key was accepted for %s", slowest)
 	}
 	return len(ends), fmt.Sprintf("disabled, deleted, suspended: refused by 2 replicas after %d ms at most", slowest.Milliseconds())
+}
+
+// tryDeletedFlood deletes a Merchant with a pending session, and an ApiKey whose external key was replaced over HTTP. Then another Merchant of
+// the namespace leaves more tombstones of ApiKeys than the namespace may.
+func tryDeletedFlood(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0)
+	closed := s.Merchant("closed")
+	tillKey := s.apiKey("till", "closed")
+	created := s.mustCall(http.StatusCreated, s.replicas[0].public, http.MethodPost, sessions, tillKey, `{"amountCents":1250}`)
+
+	s.Merchant("coffee")
+	const leaked = "a-key-from-a-vault-with-32-characters"
+	vault := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "vault"},
+		Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}, KeyDigest: apikey.NewDigest(leaked).Hex()},
+	}
+	again := vault.DeepCopy()
+	s.must(shared.Client.Create(t.Context(), vault))
+	for _, r := range s.replicas {
+		s.accepts(r, leaked)
+	}
+	replacement := shared.secret(s.mustCall(http.StatusOK, s.replicas[0].public, http.MethodPost, rotate, leaked, "").Text("fullKey"))
+	for _, object := range []client.Object{closed, vault} {
+		s.Delete(object)
+		s.Eventually(object.GetName()+" is gone", func() bool { return s.Gone(object) })
+	}
+	for _, dead := range []string{tillKey, leaked, replacement} {
+		s.awaitRefused(dead)
+	}
+
+	s.Merchant("bait")
+	many := budget.Tombstones + 50
+	s.deleteKeys("bait", many)
+
+	// A replica that starts now knows the deleted Merchant and the replaced key only by what is remembered of them.
+	s.replicas[1].kill()
+	s.replicas[1].restart(t)
+	settlement := "/internal/v1/sessions/" + created.Text("sessionId") + "/settlement"
+	got := s.mustCall(http.StatusOK, s.replicas[1].internal, http.MethodPost, settlement, s.railToken(),
+		`{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1250}`)
+	if got.Body["applied"] != false || got.Text("action") != "REFUND_REQUIRED" {
+		t.Errorf("the payment for a deleted Merchant got %s", got.Raw)
+	}
+	s.must(shared.Client.Create(t.Context(), again))
+	s.observed(again)
+	s.apiKey("later", "bait") // every replica accepts it, so what was published before is in force
+	for _, dead := range []string{tillKey, leaked, replacement} {
+		for _, r := range s.replicas {
+			s.mustCall(http.StatusUnauthorized, r.public, http.MethodGet, me, dead, "")
+		}
+	}
+	return many, fmt.Sprintf("%d ApiKeys made and deleted; the payment for the deleted Merchant is to be refunded, three dead keys get 401 from 2 replicas", many)
+}
+
+// deleteKeys makes and deletes so many ApiKeys, a few at a time.
+func (s *deployment) deleteKeys(merchant string, many int) {
+	s.t.Helper()
+	const atOnce = 50
+	for first := 0; first < many; first += atOnce {
+		var keys []*v1alpha1.ApiKey
+		for n := first; n < min(first+atOnce, many); n++ {
+			key := &v1alpha1.ApiKey{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: fmt.Sprint("flood-", n)},
+				Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: merchant}, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone}},
+			}
+			s.must(shared.Client.Create(s.t.Context(), key))
+			keys = append(keys, key)
+		}
+		for _, key := range keys {
+			s.AwaitReady(key)
+			s.Delete(key)
+		}
+		for _, key := range keys {
+			s.Eventually(key.Name+" is gone", func() bool { return s.Gone(key) })
+		}
+	}
 }
 
 // strip replaces all finalizers of an object by the tenant's own.
