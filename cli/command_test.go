@@ -19,7 +19,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
 func allCommands(cmd *cobra.Command) []*cobra.Command {
@@ -73,6 +75,20 @@ func installPlugin(t *testing.T) (shell func(line string) (output string, err er
 	}
 }
 
+// interruptListening runs an example of listen, and sends it Ctrl-C when it listens.
+func interruptListening(t *testing.T, line string) (output string, err error) {
+	t.Helper()
+	var printed logtest.Buffer
+	command := exec.Command("bash", "-c", "exec "+line)
+	command.Stdout, command.Stderr = &printed, &printed
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, fixture.Patience, line+" listens", func() bool { return strings.Contains(printed.String(), "The position is in ") })
+	err = errors.Join(command.Process.Signal(os.Interrupt), command.Wait())
+	return printed.String(), err
+}
+
 func TestHelp_ExamplesWork(t *testing.T) {
 	n := shops(t)
 	shell := installPlugin(t)
@@ -104,10 +120,11 @@ func TestHelp_ExamplesWork(t *testing.T) {
 			if err := os.WriteFile("key.txt", []byte(os.Getenv("API_KEY")+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if cmd.Name() == "listen" { // until Ctrl-C, for which it may not be ready yet on a busy machine
-				line = "timeout --preserve-status --signal=INT 15 " + line
+			runExample := shell
+			if cmd.Name() == "listen" {
+				runExample = func(line string) (string, error) { return interruptListening(t, line) }
 			}
-			output, err := shell(line)
+			output, err := runExample(line)
 			// There is no kubelet, hence no pod.
 			if noPod := strings.Contains(output, "no pod of the dispatcher runs in namespace merchant-operator-system"); (err != nil) != noPod {
 				t.Errorf("%s: %v\n%s", line, err, output)
