@@ -212,15 +212,19 @@ func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
 
 // notInGit refuses an ApiKey that a GitOps tool manages. It would undo the change, and undoing a trigger is another rotation.
 func notInGit(key *v1alpha1.ApiKey, hint string) error {
-	owner := gitops.FindManager(key)
-	if owner.Tool == "" {
+	tool := managerName(gitops.FindManager(key))
+	if tool == "" {
 		return nil
 	}
-	tool := owner.Tool
-	if owner.Source != "" {
-		tool += " (" + owner.Source + ")"
-	}
 	return hinted(hint, "%s/%s is managed by %s, which would undo the change", key.Namespace, key.Name, tool)
+}
+
+// managerName names a GitOps tool and its object, such as Flux (Kustomization flux-system/shops); empty: there is none.
+func managerName(manager gitops.Manager) string {
+	if manager.Source == "" {
+		return manager.Tool
+	}
+	return manager.Tool + " (" + manager.Source + ")"
 }
 
 // stateCommand sets spec.state.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/plan"
@@ -52,7 +50,7 @@ func (p *plugin) planCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&files, "filename", "f", nil, "directory, with all below it, or file; -: standard input; may be repeated")
-	flags.BoolVar(&prune, "prune", false, "include what is deleted: objects that are not in the manifests, and that the same GitOps tool or kubectl apply manages")
+	flags.BoolVar(&prune, "prune", false, "include objects that are not in the manifests and that the same GitOps tool or kubectl apply manages, as if it deleted them")
 	flags.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "with --prune: look in all namespaces, not only in those of the manifests")
 	out := addOutput(cmd, formatText, formatJSON, formatMarkdown)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -247,10 +245,6 @@ func apply[T any, P interface {
 		live = P(o.Before)
 	}
 	err := p.send(ctx, object, live)
-	var flux *unstructured.Unstructured
-	if err == nil && live != nil {
-		flux, err = p.byFlux(ctx, manifest.Object, object, live)
-	}
 	switch {
 	case err == nil:
 	case apierrors.IsNotFound(err) && p.manifests.Namespaces[o.Namespace]:
@@ -260,24 +254,32 @@ func apply[T any, P interface {
 	default:
 		return fmt.Errorf("try %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 	}
-	after := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, after); err != nil {
+	o.After = new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, o.After); err != nil {
 		return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 	}
-	o.After = after
-	if flux == nil {
+	if live == nil {
 		return nil
 	}
-	other := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(flux.Object, other); err != nil {
-		return fmt.Errorf("read %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
-	}
-	if gitops.FindManager(live).Tool != "" {
-		o.After = other
-	} else if !equality.Semantic.DeepEqual(flux.Object["spec"], object.Object["spec"]) {
-		o.ByFlux, o.ByKubectl = other, managedByKubectl(live)
+	o.ByKubectl = appliedByKubectl(live)
+	if o.ManifestOnly, err = replaceSpec[T](ctx, p, manifest.Object); err != nil && !refusedByServer(err) {
+		return fmt.Errorf("try the manifest of %s %s/%s alone: %w", o.Kind, o.Namespace, o.Name, err)
 	}
 	return nil
+}
+
+// replaceSpec does a dry run of a manifest's spec in place of the live one: the result has no field that only the cluster has, except defaults.
+func replaceSpec[T any](ctx context.Context, p *planner, manifest *unstructured.Unstructured) (*T, error) {
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec", "value": manifest.Object["spec"]}})
+	if err != nil {
+		return nil, err
+	}
+	object := manifest.DeepCopy()
+	if err := p.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
+		return nil, err
+	}
+	replaced := new(T)
+	return replaced, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, replaced)
 }
 
 func invalidName(namespace, name string) string {
@@ -352,91 +354,13 @@ func (p *planner) send(ctx context.Context, object *unstructured.Unstructured, l
 			return p.sendPatch(ctx, object, live, []byte(last))
 		}
 	}
-	return p.sendApply(ctx, object, cmp.Or(owner, fluxOwner))
+	return p.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(cmp.Or(owner, fluxOwner)), client.ForceOwnership, client.DryRunAll)
 }
 
-func (p *planner) sendApply(ctx context.Context, object *unstructured.Unstructured, owner string) error {
-	return p.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(owner), client.ForceOwnership, client.DryRunAll)
-}
-
-// byFlux does a dry run of what Flux does besides, when it applies a manifest: it removes what was set with kubectl and is not in the manifest.
-// applied is the result of the manifest's own dry run. Nil: it removes nothing, or another tool applies.
-func (p *planner) byFlux(ctx context.Context, manifest, applied *unstructured.Unstructured, live client.Object) (*unstructured.Unstructured, error) {
-	switch owner := applier(live); {
-	case owner != "" && owner != fluxOwner && owner != kubectlOwner || !setWithKubectl(live):
-		return nil, nil
-	case managedByKubectl(live):
-		applied = manifest.DeepCopy()
-		unstructured.RemoveNestedField(applied.Object, "status")
-		if err := p.sendApply(ctx, applied, fluxOwner); err != nil {
-			return nil, err
-		}
-	}
-	removed, err := ofKubectlOnly(applied.GetManagedFields())
-	if err != nil {
-		return nil, err
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-	if err != nil {
-		return nil, err
-	}
-	before := &unstructured.Unstructured{Object: content}
-	before.SetGroupVersionKind(applied.GroupVersionKind())
-	after := before.DeepCopy()
-	after.Object["spec"] = applied.DeepCopy().Object["spec"]
-	for _, field := range removed {
-		unstructured.RemoveNestedField(after.Object, field...)
-	}
-	return after, p.Patch(ctx, after, client.MergeFrom(before), client.DryRunAll, client.FieldOwner(fieldOwner))
-}
-
-// setWithKubectl reports whether fields of the spec may be Flux's to remove. Those of kubectl apply itself leave the object with the manifest.
-func setWithKubectl(live client.Object) bool {
-	return slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
-		return ofKubectl(entry) && !(managedByKubectl(live) && slices.Contains([]string{kubectlOwner, "kubectl-client-side-apply"}, entry.Manager))
-	})
-}
-
-func managedByKubectl(live client.Object) bool {
+// appliedByKubectl reports whether kubectl apply manages an object. It keeps fields that it has not set itself.
+func appliedByKubectl(live client.Object) bool {
 	owner := applier(live)
 	return owner == kubectlOwner || owner == "" && live.GetAnnotations()[lastApplied] != ""
-}
-
-// ofKubectl is Flux's own rule.
-func ofKubectl(entry metav1.ManagedFieldsEntry) bool {
-	return strings.HasPrefix(entry.Manager, kubectlOwner) && entry.Subresource == "" && entry.FieldsV1 != nil
-}
-
-// ofKubectlOnly returns the fields of the spec that nobody but kubectl owns.
-func ofKubectlOnly(entries []metav1.ManagedFieldsEntry) (fields [][]string, err error) {
-	kubectl, others := fieldpath.NewSet(), fieldpath.NewSet()
-	for _, entry := range entries {
-		if entry.FieldsV1 == nil || entry.Subresource != "" {
-			continue
-		}
-		var owned fieldpath.Set
-		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-			return nil, fmt.Errorf("read the managed fields: %w", err)
-		}
-		if ofKubectl(entry) {
-			kubectl = kubectl.Union(&owned)
-		} else {
-			others = others.Union(&owned)
-		}
-	}
-	kubectl.Leaves().Difference(others).Iterate(func(path fieldpath.Path) {
-		var field []string
-		for _, element := range path {
-			if element.FieldName == nil {
-				return // the lists of our specs have one owner each
-			}
-			field = append(field, *element.FieldName)
-		}
-		if len(field) > 1 && field[0] == "spec" {
-			fields = append(fields, field)
-		}
-	})
-	return fields, nil
 }
 
 // lastApplied is the manifest that kubectl apply, or Argo CD, applied last.
@@ -505,8 +429,8 @@ func managers[T any, P interface {
 	return found
 }
 
-// pruned plans the deletion of what no manifest has any more: what one of the managers manages; without one, what kubectl applied or any
-// tool manages.
+// pruned plans the deletion of the objects that no manifest has and one of the managers manages; without a manager, those that kubectl applied or
+// any tool manages. Whether a tool deletes them depends on its settings and on annotations of the object, which are not read here.
 func pruned[T any, P interface {
 	*T
 	client.Object
@@ -514,7 +438,7 @@ func pruned[T any, P interface {
 	for i := range objects {
 		o := &objects[i]
 		live := P(o.Before)
-		if o.Source != "" || live == nil || keptByAnnotation(live) {
+		if o.Source != "" || live == nil {
 			continue
 		}
 		manager := gitops.FindManager(live)
@@ -522,7 +446,7 @@ func pruned[T any, P interface {
 		if len(owners) > 0 && !slices.Contains(owners, manager) || len(owners) == 0 && manager == (gitops.Manager{}) && !applied {
 			continue
 		}
-		o.Pruned = true
+		o.PrunedBy = cmp.Or(managerName(manager), "kubectl apply")
 		p.dryRuns = append(p.dryRuns, func(ctx context.Context) error {
 			err := p.Delete(ctx, live.DeepCopyObject().(client.Object), client.DryRunAll) //nolint:forcetypeassert // a copy is of the same type
 			switch {
@@ -536,12 +460,6 @@ func pruned[T any, P interface {
 			return nil
 		})
 	}
-}
-
-// keptByAnnotation reports whether an annotation keeps the tool from pruning the object.
-func keptByAnnotation(live client.Object) bool {
-	annotations := live.GetAnnotations()
-	return annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled" || strings.Contains(annotations["argocd.argoproj.io/sync-options"], "Prune=false")
 }
 
 // findDigests lists the ApiKeys with the digests of the manifests, in all namespaces if that is allowed.

@@ -264,8 +264,8 @@ var planned = map[string]struct {
 	},
 	"another Merchant":          {newKey: "{merchantRef: {name: other}}", effects: []string{"Refused refused"}, happened: working, refused: "merchantRef is immutable"},
 	"a field that is none":      {newKey: "{merchantRef: {name: acme}, expires: tomorrow}", effects: []string{"Refused refused"}, happened: working, refused: "field not declared in schema"},
-	"the key leaves Git":        {newKey: "-", args: "--prune", effects: []string{"KeyEnds ends"}, happened: seen{Answer: http.StatusUnauthorized}},
-	"the Merchant leaves Git":   {newMerchant: "-", args: "--prune", effects: []string{"KeysEnd ends", "SessionsEnd may", "MerchantMissing may"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false}},
+	"the key leaves Git":        {newKey: "-", args: "--prune", effects: []string{"NoManifest may", "KeyEnds ends"}, happened: seen{Answer: http.StatusUnauthorized}},
+	"the Merchant leaves Git":   {newMerchant: "-", args: "--prune", effects: []string{"NoManifest may", "KeysEnd ends", "SessionsEnd may", "MerchantMissing may"}, happened: seen{http.StatusUnauthorized, 1, 0, true, false}},
 	"suspend":                   {newMerchant: "{displayName: Acme, state: Suspended}", effects: []string{"MerchantStops ends"}, happened: seen{http.StatusForbidden, 1, 0, true, false}},
 	"close":                     {newMerchant: "{displayName: Acme, state: Closed}", effects: []string{"MerchantStops ends"}, happened: seen{http.StatusForbidden, 1, 0, true, false}},
 	"resume":                    {merchant: "{displayName: Acme, state: Suspended}", newMerchant: acme, effects: []string{"MerchantResumes note"}, happened: working},
@@ -376,7 +376,8 @@ func TestPlan_DigestOfAnother(t *testing.T) {
 	run(t, g.Namespace, "status acme").want(t, exitNegative, "KeyDigestClaimed")
 }
 
-// A prune deletes what the tool manages, and not what a person made, or what an annotation keeps.
+// With --prune the plan has what the tool manages, and not what a person made. It says that it does not know what the tool deletes: an annotation,
+// for example, may keep an object.
 func TestPlan_Prune(t *testing.T) {
 	g := newGit(t)
 	for _, key := range []string{"till", "kiosk", "kept"} {
@@ -392,8 +393,10 @@ func TestPlan_Prune(t *testing.T) {
 	}
 	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "0 to delete", "2 unchanged")
 	for _, args := range []string{"", " -A"} {
-		got := run(t, g.Namespace, "plan --prune -f "+g.dir+args).want(t, exitEnds, "- ApiKey "+g.Namespace+"/kiosk", "ENDS     The key gets 401 permanently", "1 to delete")
-		if strings.Contains(got.out, "console") || strings.Contains(got.out, "/kept") {
+		got := run(t, g.Namespace, "plan --prune -f "+g.dir+args).want(t, exitEnds, "- ApiKey "+g.Namespace+"/kiosk", "- ApiKey "+g.Namespace+"/kept",
+			"MAY END  No manifest has this object, which Flux (Kustomization "+g.Namespace+"/shops) manages. This plan does not know whether that tool deletes it",
+			"ENDS     The key gets 401 permanently", "2 to delete")
+		if strings.Contains(got.out, "console") {
 			t.Errorf("it deletes what the tool does not:\n%s", got.out)
 		}
 	}
@@ -501,9 +504,10 @@ func TestPlan_Unbuilt(t *testing.T) {
 	}
 }
 
-// Flux takes over what a person made: it removes what was set with kubectl and is in no manifest, a trigger for example.
-func TestPlan_FluxTakesOver(t *testing.T) {
-	const warning, rotates = "If Flux takes this object over, it removes what was set with kubectl", "spec.rotation.trigger. Without its trigger the key is replaced."
+// Flux takes over what a person made, and may remove what was set with kubectl and is in no manifest, a trigger for example. Which fields a tool
+// removes, the plan does not know; it names those that only the cluster has.
+func TestPlan_NotInManifest(t *testing.T) {
+	const warning, rotates = "Only the cluster has a value for ", "spec.rotation.trigger. This plan does not know whether the tool that applies the manifests keeps or removes it. Without its trigger the key is replaced."
 	g := newGit(t)
 	g.commit("Merchant", "acme", acme)
 	g.sync()
@@ -524,10 +528,7 @@ func TestPlan_FluxTakesOver(t *testing.T) {
 	}
 	g.kubectl("patch", "apikey", "till", "--type=merge", "--patch", `{"spec":{"rotation":{"trigger":"by-hand"}}}`)
 	g.Eventually("the operator has handled it", g.handled)
-	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "~ ApiKey "+g.Namespace+"/till", "ENDS     spec.rotation.trigger changes: The key")
-	if strings.Contains(got.out, warning) {
-		t.Errorf("it speaks of another tool:\n%s", got.out)
-	}
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END  "+warning, rotates)
 
 	// kubectl apply keeps what another command of kubectl has set.
 	g.commit("ApiKey", "kiosk", till)
@@ -596,7 +597,10 @@ func TestPlan_OwnerReferences(t *testing.T) {
 	g.Merchant("acme")
 	warning()
 	g.sync()
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "1 unchanged")
+	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "1 unchanged", "Only the cluster has a value for spec.rateLimit.burst")
+	if strings.Contains(got.out, "ownerReferences") {
+		t.Errorf("it warns of an owner that the object has already:\n%s", got.out)
+	}
 }
 
 // Without the right to list one of the namespaces there is no plan, and no half of one: an error names the namespace and the right.
@@ -669,7 +673,7 @@ func TestPlan_WritesNothing(t *testing.T) {
 	kubeconfig := planAccount(t, g, cluster)
 	runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir, "--prune").want(t, exitEnds, "1 to create, 2 to change, 1 to delete, 0 refused")
 	// The second list of ApiKeys is of all namespaces, which this account may not.
-	want := map[string]int{"list merchants": 1, "list apikeys": 2, "dry run: patch merchants": 1, "dry run: patch apikeys": 2, "dry run: delete apikeys": 1}
+	want := map[string]int{"list merchants": 1, "list apikeys": 2, "dry run: patch merchants": 2, "dry run: patch apikeys": 3, "dry run: delete apikeys": 1}
 	if diff := cmp.Diff(want, planRequests(t, auditLog)); diff != "" {
 		t.Errorf("requests in the audit log (-want +got):\n%s", diff)
 	}

@@ -15,13 +15,12 @@ type Object[T any] struct {
 	Kind, Namespace, Name string
 	// Source is the file with the manifest; empty: there is none.
 	Source string
-	// Pruned: no manifest has it any more, so it is deleted, unless that is refused.
-	Pruned bool
+	// PrunedBy is the tool that manages an object without a manifest. The plan is made as if the tool deleted it. Empty: it stays.
+	PrunedBy string
 	// Before is nil if it does not exist yet, After if it is deleted or was refused before it existed.
 	Before, After *T
-	// ByFlux is what Flux would make of it instead of After; nil: the same. No GitOps tool manages it yet, and Flux removes what was set with
-	// kubectl.
-	ByFlux *T
+	// ManifestOnly is After without the fields that only the cluster has; nil: it is unknown.
+	ManifestOnly *T
 	// ByKubectl: kubectl apply manages it.
 	ByKubectl bool
 	// Refused is what the API server says against the manifest or the deletion; empty: nothing.
@@ -120,8 +119,11 @@ func newChange[T any](o Object[T], spec func(*T) any, effects []Effect) Change {
 	if o.Refused == "" && o.After != nil {
 		c.Effects = append(c.Effects, owned(o)...)
 	}
-	if o.ByFlux != nil {
-		c.Effects = append(c.Effects, fluxRemoves(changedFields(spec(o.After), spec(o.ByFlux)), o.ByKubectl))
+	if o.PrunedBy != "" {
+		c.Effects = slices.Concat([]Effect{prune(o.PrunedBy)}, c.Effects)
+	}
+	if o.ManifestOnly != nil {
+		c.Effects = append(c.Effects, notInManifest(changedFields(spec(o.After), spec(o.ManifestOnly)), o.ByKubectl)...)
 	}
 	return c
 }
@@ -163,17 +165,28 @@ func owned[T any](o Object[T]) []Effect {
 	}}
 }
 
-// fluxRemoves: it depends on who applies the manifests.
-func fluxRemoves(fields []string, byKubectl bool) Effect {
-	e := Effect{
-		Type: "FluxRemoves", Severity: May,
-		Message: "If Flux takes this object over, it removes what was set with `kubectl` and is in no manifest: " + list(fields) + ".",
+// prune says that nobody knows here whether a tool deletes an object that it manages and no manifest has.
+func prune(tool string) Effect {
+	return Effect{
+		Type: "NoManifest", Severity: May,
+		Message: "No manifest has this object, which " + quoted(tool) + " manages. This plan does not know whether that tool deletes it; the plan is made as if it did.",
 	}
-	if slices.Contains(fields, "spec.rotation.trigger") {
-		e.Message += " Without its trigger the key is replaced."
+}
+
+// notInManifest is about fields that only the cluster has. What becomes of them depends on the tool that applies the manifests.
+func notInManifest(fields []string, byKubectl bool) []Effect {
+	if len(fields) == 0 {
+		return nil
+	}
+	e := Effect{
+		Type: "NotInManifest", Severity: May,
+		Message: "Only the cluster has a value for " + list(fields) + ". This plan does not know whether the tool that applies the manifests keeps or removes it.",
 	}
 	if byKubectl {
 		e.Severity = Note
 	}
-	return e
+	if slices.Contains(fields, "spec.rotation.trigger") {
+		e.Message += " Without its trigger the key is replaced."
+	}
+	return []Effect{e}
 }

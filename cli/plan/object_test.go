@@ -250,7 +250,7 @@ func TestReport_Merchant(t *testing.T) {
 			}
 			merchant := Object[v1alpha1.Merchant]{Kind: "Merchant", Namespace: "shops", Name: "acme", Source: "acme.yaml", Before: before, After: after}
 			if test.deleted {
-				merchant.Source, merchant.Pruned, merchant.After = "", true, nil
+				merchant.Source, merchant.PrunedBy, merchant.After = "", "Flux (Kustomization flux-system/shops)", nil
 			}
 			got := lines(t, State{
 				Merchants: []Object[v1alpha1.Merchant]{merchant},

@@ -45,7 +45,7 @@ func NewReport(s State, ignored int) Report {
 
 // add takes an object that is in the manifests, or that a prune deletes.
 func add[T any](r *Report, o Object[T], spec func(*T) any, effects []Effect) {
-	if o.Source == "" && !o.Pruned {
+	if o.Source == "" && o.PrunedBy == "" {
 		return
 	}
 	c := newChange(o, spec, effects)
