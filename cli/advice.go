@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // notHandled is said of an object whose last change the operator has not handled.
@@ -101,7 +102,7 @@ func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
 	refused := meta.IsStatusConditionFalse(key.Status.Conditions, v1alpha1.UsableCondition)
 	if len(key.Status.PreviousKeys) > 0 && !refused && now.Before(key.Status.PreviousKeys[0].ValidUntil.Time) {
 		add("an old key still works for %s%s. Give the new one to every till and server until then.",
-			until(&key.Status.PreviousKeys[0].ValidUntil, now), adviceOnOldKey(key, now))
+			terminal.Until(&key.Status.PreviousKeys[0].ValidUntil, now), adviceOnOldKey(key, now))
 	}
 	return next
 }
@@ -116,7 +117,7 @@ func adviceOnOldKey(key *v1alpha1.ApiKey, now time.Time) string {
 	case said.Status == metav1.ConditionFalse:
 		return ", and was not used within two hours"
 	case used != nil:
-		return ", and was used " + ago(used, now) + " ago"
+		return ", and was used " + terminal.Ago(used, now) + " ago"
 	}
 	return ", and is used"
 }

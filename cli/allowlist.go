@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
@@ -18,7 +19,7 @@ func (p *plugin) allowlistCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allowlist",
 		Short: "Test addresses against the allowlist of a merchant",
-		Args:  needCommand,
+		Args:  terminal.NeedCommand,
 		RunE:  commandline.PrintHelp,
 	}
 	cmd.AddCommand(p.allowlistTestCommand())
@@ -34,7 +35,7 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 		Example: "  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops\n" +
 			"  kubectl merchant allowlist test acme-coffee 2001:db8::7 -n shops -o json\n" +
 			"  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops --key acme-till-1",
-		Args:              arguments("MERCHANT", "ADDRESS"),
+		Args:              terminal.Arguments("MERCHANT", "ADDRESS"),
 		ValidArgsFunction: p.completeMerchants,
 	}
 	var keyName string
@@ -42,7 +43,7 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("key", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) { // fails only for an unknown flag
 		return p.completeKeys(cmd, nil, typed)
 	})
-	out := addOutput(cmd, formatJSON, formatYAML)
+	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		address, err := parseAddress("ADDRESS", args[1])
 		if err != nil {
@@ -61,11 +62,11 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := out.write(p.Out, found, found.writeText); err != nil {
+		if err := out.Write(p.Out, found, found.writeText); err != nil {
 			return err
 		}
 		if !found.Allowed || slices.Contains(found.RefusedKeys, keyName) {
-			return &negativeError{}
+			return &terminal.NegativeError{}
 		}
 		return nil
 	}
@@ -124,7 +125,7 @@ func (c *cluster) refusedKeys(ctx context.Context, merchant *v1alpha1.Merchant, 
 		}
 	}
 	if !known {
-		return nil, usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+merchant.Namespace, "%s has no ApiKey %s", merchant.Name, named)
+		return nil, terminal.Usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+merchant.Namespace, "%s has no ApiKey %s", merchant.Name, named)
 	}
 	return refused, nil
 }

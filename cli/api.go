@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // apiFlags are those of commands that call the payment session API, with a key of the merchant.
@@ -77,11 +77,11 @@ func (f *apiFlags) ownKey() bool { return f.keyStdin || f.keyEnv }
 func (f *apiFlags) check(cmd *cobra.Command, merchant []string) error {
 	switch {
 	case f.keyStdin && f.keyEnv:
-		return usage("Leave out one of them.", "--key-stdin and --key-env are both given")
+		return terminal.Usage("Leave out one of them.", "--key-stdin and --key-env are both given")
 	case f.ownKey() && (len(merchant) > 0 || f.apiKey != "" || cmd.Flags().Changed("mode")):
-		return usage("Leave out MERCHANT, --key and --mode.", "the key itself says whose it is")
+		return terminal.Usage("Leave out MERCHANT, --key and --mode.", "the key itself says whose it is")
 	case !f.ownKey() && len(merchant) == 0:
-		return usage("Name it, or bring a key with --key-stdin or --key-env.", "MERCHANT is missing")
+		return terminal.Usage("Name it, or bring a key with --key-stdin or --key-env.", "MERCHANT is missing")
 	}
 	return nil
 }
@@ -128,19 +128,19 @@ func (f *apiFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*a
 		return nil, err
 	}
 	if wantID != "" && a.merchant.ID != wantID {
-		return nil, hinted("Is --api-url the API of this cluster?", "the API says that the key belongs to %s, but Merchant %s is %s", a.merchant.ID, merchant[0], wantID)
+		return nil, terminal.Hinted("Is --api-url the API of this cluster?", "the API says that the key belongs to %s, but Merchant %s is %s", a.merchant.ID, merchant[0], wantID)
 	}
 	return a, nil
 }
 
 func (f *apiFlags) readOwnKey(p *plugin) (string, error) {
 	if f.keyStdin {
-		return readKey(p.In)
+		return terminal.ReadKey(p.In)
 	}
 	if key := os.Getenv("API_KEY"); key != "" {
 		return key, nil
 	}
-	return "", usage("Set API_KEY, or use --key-stdin.", "--key-env is given, and API_KEY is empty")
+	return "", terminal.Usage("Set API_KEY, or use --key-stdin.", "--key-env is given, and API_KEY is empty")
 }
 
 // deliveredKey returns the key of an ApiKey of the merchant, and how to read it again after a rotation.
@@ -167,9 +167,9 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 		switch {
 		case err != nil:
 		case key.Spec.MerchantRef.Name != merchant.Name:
-			err = usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.namespace, "ApiKey %s belongs to %s", key.Name, key.Spec.MerchantRef.Name)
+			err = terminal.Usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.namespace, "ApiKey %s belongs to %s", key.Name, key.Spec.MerchantRef.Name)
 		case len(f.missing(key)) > 0:
-			err = hinted("Leave out --key to use a key that has it, or "+f.issueHint(kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.namespace, key.Name, joined(f.missing(key)))
+			err = terminal.Hinted("Leave out --key to use a key that has it, or "+f.issueHint(kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.namespace, key.Name, terminal.Join(f.missing(key), ","))
 		}
 		return key, err
 	}
@@ -186,10 +186,10 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 		}
 	}
 	if len(narrow) > 0 {
-		return nil, hinted("Bring another key with --key-stdin or --key-env, or "+f.issueHint(kube, merchant),
-			"no %s key of %s/%s has the permissions %s; %s cannot be used", f.mode.String(), kube.namespace, merchant.Name, joined(f.needs()), strings.Join(narrow, ", "))
+		return nil, terminal.Hinted("Bring another key with --key-stdin or --key-env, or "+f.issueHint(kube, merchant),
+			"no %s key of %s/%s has the permissions %s; %s cannot be used", f.mode.String(), kube.namespace, merchant.Name, terminal.Join(f.needs(), ","), strings.Join(narrow, ", "))
 	}
-	return nil, hinted("Bring a key with --key-stdin or --key-env, or issue one: kubectl merchant keys issue", "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.namespace, merchant.Name)
+	return nil, terminal.Hinted("Bring a key with --key-stdin or --key-env, or issue one: kubectl merchant keys issue", "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.namespace, merchant.Name)
 }
 
 // merchantKeys returns the ApiKeys of a merchant by name.
@@ -215,15 +215,15 @@ func (f *apiFlags) baseURL() (*url.URL, error) {
 // parseAPIURL reads the address of the API. A key travels without encryption only to this machine, or within the cluster.
 func parseAPIURL(text string) (*url.URL, error) {
 	if text == "" {
-		return nil, usage("Set it to the address that tills use, such as https://pay.example.com; or set API_URL.", "--api-url is missing")
+		return nil, terminal.Usage("Set it to the address that tills use, such as https://pay.example.com; or set API_URL.", "--api-url is missing")
 	}
 	base, err := url.Parse(text)
 	if err != nil || base.Hostname() == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" || base.Scheme != "https" && base.Scheme != "http" {
-		return nil, usage("Use a form like https://pay.example.com.", "--api-url or API_URL is not the address of an API")
+		return nil, terminal.Usage("Use a form like https://pay.example.com.", "--api-url or API_URL is not the address of an API")
 	}
 	host := base.Hostname()
 	if base.Scheme == "http" && !loopbackHost(host) && !strings.HasSuffix(host, ".svc") && !strings.HasSuffix(host, ".svc.cluster.local") {
-		return nil, usage("Use https.", "--api-url or API_URL is plain http, so everybody on the way would see the key")
+		return nil, terminal.Usage("Use https.", "--api-url or API_URL is plain http, so everybody on the way would see the key")
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	return base, nil
@@ -304,13 +304,13 @@ func explain(err error) error {
 	refused, ok := errors.AsType[*apiError](err)
 	switch {
 	case !ok, refused.status == http.StatusTooManyRequests, refused.status >= http.StatusInternalServerError:
-		return hinted("Nothing was printed. Check --api-url, and run the same command again.", "%w", err)
+		return terminal.Hinted("Nothing was printed. Check --api-url, and run the same command again.", "%w", err)
 	case refused.status == http.StatusUnauthorized:
-		return hinted("The key is not of this API, or this machine is not on the allowlist: kubectl merchant explain-401 says which.", "%w", err)
+		return terminal.Hinted("The key is not of this API, or this machine is not on the allowlist: kubectl merchant explain-401 says which.", "%w", err)
 	case refused.code == permissionMissing:
-		return hinted("Use a key that has it; kubectl merchant keys issue --permissions read,list makes one.", "%w", err)
+		return terminal.Hinted("Use a key that has it; kubectl merchant keys issue --permissions read,list makes one.", "%w", err)
 	case refused.status == http.StatusNotFound, refused.status == http.StatusMethodNotAllowed:
-		return hinted("Is --api-url the address of the API, and has it the version of this plugin?", "%w", err)
+		return terminal.Hinted("Is --api-url the address of the API, and has it the version of this plugin?", "%w", err)
 	}
 	return err
 }
@@ -327,7 +327,7 @@ func (a *api) identify(ctx context.Context) error {
 	a.merchant, a.livemode = profile.Merchant, profile.Livemode
 	var err error
 	if a.zone, err = time.LoadLocation(profile.Merchant.TimeZone); err != nil {
-		return hinted("Install the plugin of the product's version.", "the time zone %q of the merchant is unknown here", profile.Merchant.TimeZone)
+		return terminal.Hinted("Install the plugin of the product's version.", "the time zone %q of the merchant is unknown here", profile.Merchant.TimeZone)
 	}
 	return nil
 }
@@ -435,7 +435,7 @@ func newAPIError(response *http.Response, text []byte) *apiError {
 		Error string `json:"error"`
 	}
 	if json.Unmarshal(text, &body) == nil && body.Error != "" {
-		e.message = printable(body.Error)
+		e.message = terminal.Printable(body.Error)
 	}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.retryAfter = min(time.Duration(seconds)*time.Second, maxPause)
@@ -453,14 +453,4 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// printable is text of others without what could control a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
 }

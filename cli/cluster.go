@@ -24,6 +24,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	kubeclient "github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
@@ -53,7 +54,7 @@ func (p *plugin) connect() (*cluster, error) {
 		{"--namespace", namespace}, {"--system-namespace", p.systemNamespace}, {"--credentials-namespace", p.credentialsNamespace},
 	} {
 		if len(validation.IsDNS1123Label(given.name)) > 0 {
-			return nil, usage("A namespace has lower-case letters, digits and -.", "%s must be the name of a namespace, not %q", given.flag, given.name)
+			return nil, terminal.Usage("A namespace has lower-case letters, digits and -.", "%s must be the name of a namespace, not %q", given.flag, given.name)
 		}
 	}
 	config, err := p.config.ClientConfig()
@@ -78,9 +79,9 @@ func (p *plugin) connect() (*cluster, error) {
 
 func kubeconfigError(err error) error {
 	if clientcmd.IsEmptyConfig(err) {
-		return usage("Set --kubeconfig or KUBECONFIG.", "there is no kubeconfig")
+		return terminal.Usage("Set --kubeconfig or KUBECONFIG.", "there is no kubeconfig")
 	}
-	return usage("Check --kubeconfig, --context, --cluster, --user and --request-timeout; kubectl config get-contexts lists the contexts.", "%w", err)
+	return terminal.Usage("Check --kubeconfig, --context, --cluster, --user and --request-timeout; kubectl config get-contexts lists the contexts.", "%w", err)
 }
 
 // kinds are those that the commands use. A static mapper asks the API server nothing.
@@ -135,7 +136,7 @@ func (c *cluster) read(ctx context.Context, kind, name string, into client.Objec
 		if near := c.suggest(ctx, kind, name); near != "" {
 			hint = "Do you mean " + near + "? " + hint
 		}
-		return hinted(hint, "there is no %s %s in namespace %s", kind, name, c.namespace)
+		return terminal.Hinted(hint, "there is no %s %s in namespace %s", kind, name, c.namespace)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s %s/%s: %w", kind, c.namespace, name, err)
@@ -152,7 +153,7 @@ func notInstalled(err error) bool {
 func checkName(kind, name string) error {
 	const longest = 63
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || len(name) > longest {
-		return usage("A name has lower-case letters, digits, - and ., at most 63.", "%q is not the name of %s", name, article(kind))
+		return terminal.Usage("A name has lower-case letters, digits, - and ., at most 63.", "%q is not the name of %s", name, article(kind))
 	}
 	return nil
 }
@@ -192,16 +193,16 @@ func (p *plugin) await(ctx context.Context, kube *cluster, timeout time.Duration
 		seen := look()
 		stalled = seen.stalled && !seen.done
 		if !seen.done && !stalled && seen.state != reported {
-			fmt.Fprintf(p.ErrOut, "waiting for %s: %s\n", object.GetName(), inline(seen.state))
+			fmt.Fprintf(p.ErrOut, "waiting for %s: %s\n", object.GetName(), terminal.Inline(seen.state))
 		}
 		reported = seen.state
 		return seen.done || stalled, nil
 	})
 	if stalled && err == nil {
-		return &negativeError{fmt.Sprintf("%s is not ready: %s", object.GetName(), reported)}
+		return &terminal.NegativeError{Message: fmt.Sprintf("%s is not ready: %s", object.GetName(), reported)}
 	}
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return &negativeError{fmt.Sprintf("%s is not ready after %s: %s", object.GetName(), timeout, reported)}
+		return &terminal.NegativeError{Message: fmt.Sprintf("%s is not ready after %s: %s", object.GetName(), timeout, reported)}
 	}
 	return err
 }

@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
 
@@ -44,13 +44,13 @@ func Args(command []string) (args []string, ok bool) {
 
 // Execute runs the command line behind the plugin's name, and returns the exit code: 0 done, 1 error, 2 usage, 3 not ready, 4 a plan ends something.
 func Execute(ctx context.Context, version string, streams genericiooptions.IOStreams, args []string) int {
-	streams.Out, streams.ErrOut = &escapingWriter{to: streams.Out}, &escapingWriter{to: streams.ErrOut}
+	streams.Out, streams.ErrOut = terminal.Escape(streams.Out), terminal.Escape(streams.ErrOut)
 	klog.SetOutput(streams.ErrOut)
 	root := newCommand(version, streams) //nolint:contextcheck // cobra passes ctx to the command that runs
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return exitDone
+		return terminal.ExitDone
 	}
 	return printError(streams.ErrOut, err)
 }
@@ -65,13 +65,13 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 			"Exit codes: 0 done, 1 error, 2 wrong usage, 3 not ready or refused, 4 a plan ends something.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          needCommand,
+		Args:          terminal.NeedCommand,
 		RunE:          commandline.PrintHelp,
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(terminal.FlagError)
 	p.config = kubeconfigFlags(root.PersistentFlags())
 	namespaces := root.PersistentFlags()
 	namespaces.StringVar(&p.systemNamespace, "system-namespace", "merchant-operator-system", "namespace of the operator, the API and the dispatcher")
@@ -96,36 +96,4 @@ func kubeconfigFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	flags.StringArrayVar(&overrides.AuthInfo.ImpersonateGroups, clientcmd.FlagImpersonateGroup, nil, "group to act as; may be repeated")
 	flags.StringVar(&overrides.Timeout, clientcmd.FlagTimeout, "", "time limit of one request to the cluster, such as 30s; empty: none")
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-}
-
-// flagError is a usageError that says what a flag accepts.
-func flagError(cmd *cobra.Command, err error) error {
-	return usage(seeHelp(cmd), "%w", commandline.FlagError(err))
-}
-
-func seeHelp(cmd *cobra.Command) string { return "See: " + cmd.CommandPath() + " --help" }
-
-// needCommand refuses a word that is none of the commands below cmd.
-func needCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usage("Use one of: "+strings.Join(commandline.Subcommands(cmd), ", "), "unknown command %q", args[0])
-}
-
-// arguments checks the number of words behind a command. Names are required, those in brackets are not.
-func arguments(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		required := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "[") })
-		if required < 0 {
-			required = len(names)
-		}
-		switch {
-		case len(args) < required:
-			return usage(seeHelp(cmd), "%s is missing", names[len(args)])
-		case len(args) > len(names):
-			return usage(seeHelp(cmd), "unexpected argument %q", args[len(names)])
-		}
-		return nil
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
@@ -115,7 +116,7 @@ func TestHelp_ExamplesWork(t *testing.T) {
 			n.Eventually("the example finds what it needs", func() bool {
 				key := run(t, n.Namespace, "keys reveal acme-till-1")
 				t.Setenv("API_KEY", strings.TrimSpace(key.out))
-				return key.code == exitDone && me(t, os.Getenv("API_KEY"), anywhere) != 401 || strings.HasPrefix(cmd.Name(), "en")
+				return key.code == terminal.ExitDone && me(t, os.Getenv("API_KEY"), anywhere) != 401 || strings.HasPrefix(cmd.Name(), "en")
 			})
 			if err := os.WriteFile("key.txt", []byte(os.Getenv("API_KEY")+"\n"), 0o600); err != nil {
 				t.Fatal(err)
@@ -130,7 +131,7 @@ func TestHelp_ExamplesWork(t *testing.T) {
 				t.Errorf("%s: %v\n%s", line, err, output)
 			}
 			if cmd.Name() == "disable" {
-				run(t, n.Namespace, "keys enable acme-till-1").want(t, exitDone)
+				run(t, n.Namespace, "keys enable acme-till-1").want(t, terminal.ExitDone)
 			}
 		}
 	}
@@ -282,7 +283,7 @@ func TestCommand_BadInput(t *testing.T) {
 			args := append([]string{"--kubeconfig=" + admin}, strings.Fields(path+" "+bad.args)...)
 			code := Execute(t.Context(), "v1.2.3", genericiooptions.IOStreams{In: strings.NewReader("key"), Out: &strings.Builder{}, ErrOut: &problems}, args)
 			lines := strings.Split(strings.TrimSpace(problems.String()), "\n")
-			if code != exitUsage || !strings.Contains(lines[0], bad.want) || len(lines) != 2 {
+			if code != terminal.ExitUsage || !strings.Contains(lines[0], bad.want) || len(lines) != 2 {
 				t.Errorf("kubectl merchant %s %s: exit code %d, want a usage error with %q and a hint\n%s", path, bad.args, code, bad.want, problems.String())
 			}
 			for _, word := range args {

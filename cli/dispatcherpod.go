@@ -19,6 +19,8 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // execInDispatcher runs the binary in a pod of the dispatcher, which knows the URL of Redis and its password.
@@ -61,7 +63,7 @@ func (p *plugin) dispatcherPod(ctx context.Context, kube *cluster) (*corev1.Pod,
 		return pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil
 	})
 	if len(running) == 0 {
-		return nil, hinted("Set --system-namespace, or --redis-url.", "no pod of the dispatcher runs in namespace %s", p.systemNamespace)
+		return nil, terminal.Hinted("Set --system-namespace, or --redis-url.", "no pod of the dispatcher runs in namespace %s", p.systemNamespace)
 	}
 	return new(slices.MaxFunc(running, func(a, b corev1.Pod) int { return cmp.Compare(readyContainers(a), readyContainers(b)) })), nil
 }

@@ -8,81 +8,21 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
-
-// Exit codes.
-const (
-	exitDone     = 0
-	exitError    = 1
-	exitUsage    = 2
-	exitNegative = 3
-	exitEnds     = 4
-)
-
-// usageError is a wrong command line.
-type usageError struct {
-	cause error
-	hint  string // a sentence that says what to do
-}
-
-func usage(hint, format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...), hint}
-}
-
-func (e *usageError) Error() string { return e.cause.Error() }
-
-// hintError is an error that says what to do.
-type hintError struct {
-	cause error
-	hint  string
-}
-
-func hinted(hint, format string, args ...any) error {
-	return &hintError{fmt.Errorf(format, args...), hint}
-}
-
-func (e *hintError) Error() string { return e.cause.Error() }
-
-func (e *hintError) Unwrap() error { return e.cause }
-
-// negativeError means that the command did its work, and the answer is no: not ready, or refused. What it found is printed already
-// if the message is empty.
-type negativeError struct{ message string }
-
-func (e *negativeError) Error() string { return e.message }
-
-// endsError means that a plan ends or refuses something, or may. The plan is printed already.
-type endsError struct{}
-
-func (*endsError) Error() string { return "something ends or is refused, or may be" }
 
 // printError prints an error for people, and returns the exit code.
 func printError(to io.Writer, err error) int {
-	if negative, ok := errors.AsType[*negativeError](err); ok {
-		if negative.message != "" {
-			fmt.Fprintln(to, negative.message)
-		}
-		return exitNegative
-	}
-	if _, ok := errors.AsType[*endsError](err); ok {
-		return exitEnds
-	}
-	if wrong, ok := errors.AsType[*usageError](err); ok {
-		fmt.Fprintf(to, "error: %v\n%s\n", wrong.cause, wrong.hint)
-		return exitUsage
-	}
 	if missing, ok := parseForbidden(err); ok {
 		fmt.Fprint(to, missing)
-		return exitError
+		return terminal.ExitError
 	}
-	fmt.Fprintf(to, "error: %s\n", describe(err))
-	if with, ok := errors.AsType[*hintError](err); ok {
-		fmt.Fprintln(to, with.hint)
-	}
-	if notInstalled(err) {
+	code := terminal.PrintError(to, err, describe)
+	if code == terminal.ExitError && notInstalled(err) {
 		fmt.Fprintln(to, "Is merchant-operator installed in this cluster? kubectl config current-context prints which one it is.")
 	}
-	return exitError
+	return code
 }
 
 // missingRight is a right that the person does not have.

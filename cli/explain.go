@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
@@ -31,20 +32,20 @@ func (p *plugin) explainCommand() *cobra.Command {
 			"is 0 if the API accepts the key from that address, and 3 if it refuses it.",
 		Example: "  kubectl merchant explain-401 --key-stdin --from 203.0.113.7 < key.txt\n" +
 			"  printenv API_KEY | kubectl merchant explain-401 --key-stdin --from 2001:db8::7 -o json",
-		Args: arguments(),
+		Args: terminal.Arguments(),
 	}
 	cmd.Flags().BoolVar(&keyStdin, "key-stdin", false, "read the key from stdin (required; an argument would be in the history of the shell)")
 	cmd.Flags().StringVar(&from, "from", "", "address of the caller, as the API sees it (required)")
-	out := addOutput(cmd, formatJSON, formatYAML)
+	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !keyStdin {
-			return usage("Pipe the key into it: printenv API_KEY | kubectl merchant explain-401 --key-stdin --from ADDRESS", "--key-stdin is missing")
+			return terminal.Usage("Pipe the key into it: printenv API_KEY | kubectl merchant explain-401 --key-stdin --from ADDRESS", "--key-stdin is missing")
 		}
 		address, err := parseAddress("--from", from)
 		if err != nil {
 			return err
 		}
-		presented, err := readKey(p.In)
+		presented, err := terminal.ReadKey(p.In)
 		if err != nil {
 			return err
 		}
@@ -56,11 +57,11 @@ func (p *plugin) explainCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := out.write(p.Out, e, e.writeText); err != nil {
+		if err := out.Write(p.Out, e, e.writeText); err != nil {
 			return err
 		}
 		if !e.Accepted {
-			return &negativeError{}
+			return &terminal.NegativeError{}
 		}
 		return nil
 	}
@@ -70,23 +71,9 @@ func (p *plugin) explainCommand() *cobra.Command {
 func parseAddress(flag, text string) (netip.Addr, error) {
 	address, err := clientaddr.Parse(text)
 	if err != nil {
-		return address, usage("Use an IPv4 or IPv6 address such as 203.0.113.7 or 2001:db8::7.", "%s must be an IP address, not %q", flag, text)
+		return address, terminal.Usage("Use an IPv4 or IPv6 address such as 203.0.113.7 or 2001:db8::7.", "%s must be an IP address, not %q", flag, text)
 	}
 	return address, nil
-}
-
-// readKey reads the first line, without the key in any error.
-func readKey(from io.Reader) (string, error) {
-	const enough = 64 << 10
-	text, err := io.ReadAll(io.LimitReader(from, enough))
-	if err != nil {
-		return "", fmt.Errorf("read the key from stdin: %w", err)
-	}
-	key := strings.TrimRight(string(text), "\r\n")
-	if key == "" {
-		return "", usage("Pipe the key into it, for example: printenv API_KEY | kubectl merchant explain-401 --key-stdin --from ADDRESS", "there is no key on stdin")
-	}
-	return key, nil
 }
 
 // explanation is why a key is refused, or that it is not; -o json prints it. It never has a key.
@@ -151,7 +138,7 @@ func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, a
 		e.Accepted = true
 		e.Cause = "The API accepts the key from this address."
 		if may := principal.Permissions.List(); len(may) < len(v1alpha1.Permissions()) {
-			e.Cause += " Its permissions are: " + strings.Join(names(may, func(p v1alpha1.Permission) string { return string(p) }), ", ") + "; other requests get 403."
+			e.Cause += " Its permissions are: " + terminal.Join(may, ", ") + "; other requests get 403."
 		}
 	}
 	return e, nil
@@ -163,7 +150,9 @@ func (e *explanation) refuse(reason, cause, next string) {
 
 // refuseAddress says whose list does not have the address.
 func (e *explanation) refuseAddress(owner, kind string, list allowlist.List) {
-	e.Allowlist = names(list, netip.Prefix.String)
+	for _, block := range list {
+		e.Allowlist = append(e.Allowlist, block.String())
+	}
 	e.refuse(directory.ReasonAddressNotAllowed, "The address is not on the allowlist of the "+owner+": "+strings.Join(e.Allowlist, ", ")+".",
 		"Add it to spec.ipAllowlist of the "+kind+". If it is the address of a proxy, start the API with --trusted-proxies.")
 }
@@ -280,21 +269,21 @@ func (e *explanation) writeText(to io.Writer) error {
 	case e.Reason != "":
 		answer += " (" + e.Reason + ")"
 	}
-	fmt.Fprintf(to, "%s: %s\n", answer, inline(e.Cause))
-	table := newTable(to)
+	fmt.Fprintf(to, "%s: %s\n", answer, terminal.Inline(e.Cause))
+	table := terminal.NewTable(to)
 	for _, line := range [][2]string{{"Address", e.Address}, {"Key", e.Prefix}, {"Current key", e.CurrentPrefix}, {"Key id", e.KeyID}, {"ApiKey", e.ApiKey}, {"Merchant", e.Merchant}} {
 		if line[1] != "" {
-			row(table, "  "+line[0], line[1])
+			terminal.Row(table, "  "+line[0], line[1])
 		}
 	}
 	if e.Rotated != nil {
-		row(table, "  Issued", e.Rotated.UTC().Format(timeFormat)+", cause "+e.RotationCause)
+		terminal.Row(table, "  Issued", e.Rotated.UTC().Format(timeFormat)+", cause "+e.RotationCause)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if e.Next != "" {
-		fmt.Fprintln(to, "Next: "+inline(e.Next))
+		fmt.Fprintln(to, "Next: "+terminal.Inline(e.Next))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
@@ -202,9 +203,9 @@ func TestExplain401_AgreesWithTheAPI(t *testing.T) {
 // agree compares the explanation with what the API has logged.
 func (p *publisher) agree(presented, from string, status int, reason string, words ...string) {
 	p.t.Helper()
-	code := exitNegative
+	code := terminal.ExitNegative
 	if status == http.StatusOK {
-		code = exitDone
+		code = terminal.ExitDone
 	}
 	explain := func(args ...string) result {
 		return runAs(p.t, admin, "default", presented+"\n", append([]string{"explain-401", "--key-stdin", "--from", from, "--credentials-namespace", p.namespace}, args...)...)
@@ -241,15 +242,15 @@ func (p *publisher) call(key, from string) int {
 func TestExplain401_AdviceRuns(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
-	old := strings.TrimSpace(run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, exitDone).out)
-	fresh := strings.TrimSpace(run(t, n.Namespace, "keys rotate till --overlap 0s --reveal").want(t, exitDone).out)
+	old := strings.TrimSpace(run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, terminal.ExitDone).out)
+	fresh := strings.TrimSpace(run(t, n.Namespace, "keys rotate till --overlap 0s --reveal").want(t, terminal.ExitDone).out)
 	advice := func() string {
 		got := runAs(t, admin, n.Namespace, old, "explain-401", "--key-stdin", "--from", anywhere)
 		_, command, _ := strings.Cut(got.out, "kubectl merchant ")
 		return strings.TrimSpace(strings.Split(command, "\n")[0])
 	}
 	n.Eventually("it advises a command", func() bool { return advice() != "" })
-	if got := strings.TrimSpace(run(t, n.Namespace, advice()).want(t, exitDone).out); got != fresh {
+	if got := strings.TrimSpace(run(t, n.Namespace, advice()).want(t, terminal.ExitDone).out); got != fresh {
 		t.Error("the command does not print the key in force")
 	}
 }
@@ -287,11 +288,11 @@ func newForeignKey(t *testing.T, uid types.UID) string {
 
 func TestExplain401_Usage(t *testing.T) {
 	n := newTenant(t)
-	run(t, n.Namespace, "explain-401 --from 203.0.113.7").want(t, exitUsage, "--key-stdin is missing", "printenv API_KEY |")
-	run(t, n.Namespace, "explain-401 --key-stdin").want(t, exitUsage, `--from must be an IP address, not ""`)
-	run(t, n.Namespace, "explain-401 --key-stdin --from shop.example").want(t, exitUsage, `--from must be an IP address, not "shop.example"`)
-	run(t, n.Namespace, "explain-401 --key-stdin --from 203.0.113.7").want(t, exitUsage, "there is no key on stdin")
-	run(t, n.Namespace, "explain-401 mk_live_x --key-stdin").want(t, exitUsage, "unexpected argument")
+	run(t, n.Namespace, "explain-401 --from 203.0.113.7").want(t, terminal.ExitUsage, "--key-stdin is missing", "printenv API_KEY |")
+	run(t, n.Namespace, "explain-401 --key-stdin").want(t, terminal.ExitUsage, `--from must be an IP address, not ""`)
+	run(t, n.Namespace, "explain-401 --key-stdin --from shop.example").want(t, terminal.ExitUsage, `--from must be an IP address, not "shop.example"`)
+	run(t, n.Namespace, "explain-401 --key-stdin --from 203.0.113.7").want(t, terminal.ExitUsage, "there is no key on stdin")
+	run(t, n.Namespace, "explain-401 mk_live_x --key-stdin").want(t, terminal.ExitUsage, "unexpected argument")
 }
 
 // brokenKey is the record of a key that nobody can read.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/webhook"
 )
 
@@ -34,10 +35,10 @@ func parseForwardTo(text string) (*url.URL, error) {
 	const hint = "Use a form like http://localhost:3000/hooks."
 	target, err := url.Parse(text)
 	if err != nil || target.Hostname() == "" || target.User != nil || target.Scheme != "http" && target.Scheme != "https" {
-		return nil, usage(hint, "--forward-to must be an http or https URL")
+		return nil, terminal.Usage(hint, "--forward-to must be an http or https URL")
 	}
 	if !loopbackHost(target.Hostname()) {
-		return nil, usage(hint+" Another machine gets webhooks by spec.webhook of the Merchant.", "--forward-to must be an address of this machine, not %s", target.Hostname())
+		return nil, terminal.Usage(hint+" Another machine gets webhooks by spec.webhook of the Merchant.", "--forward-to must be an address of this machine, not %s", target.Hostname())
 	}
 	return target, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -21,7 +22,7 @@ func (p *plugin) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Issue, rotate, disable, enable and reveal API keys",
-		Args:  needCommand,
+		Args:  terminal.NeedCommand,
 		RunE:  commandline.PrintHelp,
 	}
 	cmd.AddCommand(p.issueCommand(), p.rotateCommand(), p.stateCommand("disable", v1alpha1.ApiKeyDisabled), p.stateCommand("enable", v1alpha1.ApiKeyActive), p.revealCommand())
@@ -47,7 +48,7 @@ func (p *plugin) issueCommand() *cobra.Command {
 			"  kubectl merchant keys issue acme-developer --merchant acme-coffee -n shops --mode Test\n" +
 			"  kubectl merchant keys issue acme-office --merchant acme-coffee -n shops --permissions read,list\n" +
 			"  kubectl merchant keys issue acme-kiosk-3 --merchant acme-coffee -n shops --dry-run=server -o yaml",
-		Args: arguments("NAME"),
+		Args: terminal.Arguments("NAME"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&merchant, "merchant", "", "name of the Merchant (required)")
@@ -70,9 +71,9 @@ func (p *plugin) issueCommand() *cobra.Command {
 		}
 		switch {
 		case merchant == "":
-			return usage(seeHelp(cmd), "--merchant is missing")
+			return terminal.Usage(terminal.SeeHelp(cmd), "--merchant is missing")
 		case !expiresAt.IsZero() && !expiresAt.After(p.now()):
-			return usage("Name a later time.", "--expires-at is past")
+			return terminal.Usage("Name a later time.", "--expires-at is past")
 		}
 		if err := checkKey(key, overlap); err != nil {
 			return err
@@ -130,7 +131,7 @@ func checkKey(key *v1alpha1.ApiKey, overlap time.Duration) error {
 func checkOverlap(overlap time.Duration) error {
 	const year = 365 * 24 * time.Hour
 	if overlap < 0 || overlap > year || overlap%time.Second != 0 {
-		return usage("With 0 the old key is refused at once.", "--overlap must be whole seconds from 0s to 8760h, not %s", overlap)
+		return terminal.Usage("With 0 the old key is refused at once.", "--overlap must be whole seconds from 0s to 8760h, not %s", overlap)
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (p *plugin) rotateCommand() *cobra.Command {
 			"valid for the overlap. An ApiKey that Git manages is refused: change the trigger in Git.",
 		Example: "  kubectl merchant keys rotate acme-till-1 -n shops\n" +
 			"  kubectl merchant keys rotate acme-till-1 -n shops --trigger INC-4711 --overlap 0s --reveal",
-		Args:              arguments("NAME"),
+		Args:              terminal.Arguments("NAME"),
 		ValidArgsFunction: p.completeKeys,
 	}
 	flags := cmd.Flags()
@@ -158,7 +159,7 @@ func (p *plugin) rotateCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		const longest = 256
 		if len(trigger) > longest {
-			return usage("Use a date or a ticket number.", "--trigger has %d characters, at most %d are allowed", len(trigger), longest)
+			return terminal.Usage("Use a date or a ticket number.", "--trigger has %d characters, at most %d are allowed", len(trigger), longest)
 		}
 		if err := checkOverlap(overlap); err != nil {
 			return err
@@ -195,17 +196,17 @@ func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
 	name := key.Namespace + "/" + key.Name
 	switch {
 	case key.Spec.KeyDigest != "":
-		return hinted("Generate another key, and set spec.keyDigest to its SHA-256.", "the key of %s is externally generated", name)
+		return terminal.Hinted("Generate another key, and set spec.keyDigest to its SHA-256.", "the key of %s is externally generated", name)
 	case key.DeliverySecretName() == "":
-		return hinted("Rotate it in the console, or with POST /api/v1/keys/rotate and the key itself.", "%s has delivery.policy None: nobody would get the new key", name)
+		return terminal.Hinted("Rotate it in the console, or with POST /api/v1/keys/rotate and the key itself.", "%s has delivery.policy None: nobody would get the new key", name)
 	case key.Spec.Rotation.Trigger == trigger:
-		return usage("Name another one.", "--trigger is already %q", trigger)
+		return terminal.Usage("Name another one.", "--trigger is already %q", trigger)
 	}
 	if err := notInGit(key, fmt.Sprintf("Change spec.rotation.trigger in Git, for example to %q.", trigger)); err != nil {
 		return err
 	}
 	if reason, blocked := obstacle(key); blocked {
-		return hinted(mendFirst(key), "%s cannot be rotated now: %s", name, reason)
+		return terminal.Hinted(mendFirst(key), "%s cannot be rotated now: %s", name, reason)
 	}
 	return nil
 }
@@ -216,7 +217,7 @@ func notInGit(key *v1alpha1.ApiKey, hint string) error {
 	if tool == "" {
 		return nil
 	}
-	return hinted(hint, "%s/%s is managed by %s, which would undo the change", key.Namespace, key.Name, tool)
+	return terminal.Hinted(hint, "%s/%s is managed by %s, which would undo the change", key.Namespace, key.Name, tool)
 }
 
 // managerName names a GitOps tool and its object, such as Flux (Kustomization flux-system/shops); empty: there is none.
@@ -239,7 +240,7 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 		Short:             map[string]string{"disable": "Refuse a key until it is enabled", "enable": "Accept a disabled key again"}[verb],
 		Long:              long,
 		Example:           "  kubectl merchant keys " + verb + " acme-till-1 -n shops",
-		Args:              arguments("NAME"),
+		Args:              terminal.Arguments("NAME"),
 		ValidArgsFunction: p.completeKeys,
 	}
 	write.addWithoutReveal(cmd)
@@ -328,7 +329,7 @@ func (c *cluster) checkMerchant(ctx context.Context, key *v1alpha1.ApiKey) error
 func (c *cluster) livingMerchant(ctx context.Context, name string) (*v1alpha1.Merchant, error) {
 	merchant, err := c.merchant(ctx, name)
 	if err == nil && merchant.DeletionTimestamp != nil {
-		return nil, hinted("Its keys end with it, also if it is created again.", "Merchant %s is being deleted from namespace %s", name, c.namespace)
+		return nil, terminal.Hinted("Its keys end with it, also if it is created again.", "Merchant %s is being deleted from namespace %s", name, c.namespace)
 	}
 	return merchant, err
 }
@@ -340,7 +341,7 @@ func checkIssue(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey) error 
 		return err
 	}
 	if merchant.Spec.State == v1alpha1.MerchantClosed {
-		return hinted("Set spec.state of the Merchant to Active first.", "Merchant %s/%s is Closed, so each of its keys gets 403", kube.namespace, merchant.Name)
+		return terminal.Hinted("Set spec.state of the Merchant to Active first.", "Merchant %s/%s is Closed, so each of its keys gets 403", kube.namespace, merchant.Name)
 	}
 	err = kube.Get(ctx, client.ObjectKeyFromObject(key), &v1alpha1.ApiKey{})
 	if err == nil {
@@ -356,7 +357,7 @@ func (c *cluster) checkSecretFree(ctx context.Context, name, hint string) error 
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &secret); err != nil || secret.DeletionTimestamp != nil {
 		return nil //nolint:nilerr // it is not there, or not to be seen
 	}
-	return hinted(hint, "Secret %s/%s already exists, and the operator never overwrites one of somebody else", c.namespace, name)
+	return terminal.Hinted(hint, "Secret %s/%s already exists, and the operator never overwrites one of somebody else", c.namespace, name)
 }
 
 // create creates an object, or checks it in a dry run. It is read first, so that a missing right to read it, which is needed to wait
@@ -381,7 +382,7 @@ func createWith(ctx context.Context, kube *cluster, object client.Object, option
 	err := kube.Create(ctx, object.DeepCopyObject().(client.Object), options...) //nolint:forcetypeassert // a copy is of the same type
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if apierrors.IsAlreadyExists(err) {
-		return hinted("Choose another name, or look at it with: kubectl merchant status -n "+kube.namespace, "%s %s/%s already exists", kind, kube.namespace, object.GetName())
+		return terminal.Hinted("Choose another name, or look at it with: kubectl merchant status -n "+kube.namespace, "%s %s/%s already exists", kind, kube.namespace, object.GetName())
 	}
 	if err != nil {
 		return fmt.Errorf("create %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
@@ -54,35 +55,35 @@ func eventuallyMe(t *testing.T, n tenant, key string, want int) {
 func TestOnboard(t *testing.T) {
 	n := newTenant(t)
 	got := runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery", "--allow", "203.0.113.0/24,2001:db8::1", "--webhook", "https://shop.example/hooks").
-		want(t, exitDone, "keys reveal blue-bakery-1", "blue-bakery-webhook")
+		want(t, terminal.ExitDone, "keys reveal blue-bakery-1", "blue-bakery-webhook")
 	if want := "merchant.merchant-operator.io/blue-bakery created\napikey.merchant-operator.io/blue-bakery-1 created\n"; got.out != want {
 		t.Errorf("stdout %q, want %q", got.out, want)
 	}
-	key := strings.TrimSpace(run(t, n.Namespace, "keys reveal blue-bakery-1").want(t, exitDone).out)
+	key := strings.TrimSpace(run(t, n.Namespace, "keys reveal blue-bakery-1").want(t, terminal.ExitDone).out)
 	if strings.Contains(got.out+got.problems, key) {
 		t.Error("the key is printed, and nobody asked for it")
 	}
 	eventuallyMe(t, n, key, http.StatusOK)
 
 	again := runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery", "--allow", "2001:db8::1", "--allow", "203.0.113.0/24", "--webhook", "https://shop.example/hooks", "--reveal").
-		want(t, exitDone, "blue-bakery unchanged")
+		want(t, terminal.ExitDone, "blue-bakery unchanged")
 	if again.out != key+"\n" {
 		t.Error("--reveal prints something else than the key to stdout")
 	}
 	runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery").
-		want(t, exitError, "with another ipAllowlist, webhook")
+		want(t, terminal.ExitError, "with another ipAllowlist, webhook")
 	runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery", "--allow", "2001:db8::1,203.0.113.0/24", "--webhook", "https://shop.example/hooks", "--permissions", "all").
-		want(t, exitError, "with another permissions (create,read,cancel)")
+		want(t, terminal.ExitError, "with another permissions (create,read,cancel)")
 	// A mistake leaves nothing half done.
-	run(t, n.Namespace, "onboard red-bakery --display-name Red --key blue-bakery-1 --timeout 0s").want(t, exitError, "already exists with another merchantRef or delivery")
-	runAs(t, admin, n.Namespace, "", "onboard", "red-bakery", "--display-name", "Red", "--secret-name", "blue-bakery-webhook").want(t, exitError, "Secret "+n.Namespace+"/blue-bakery-webhook already exists", "--secret-name")
-	run(t, n.Namespace, "status red-bakery").want(t, exitError, "there is no Merchant red-bakery")
+	run(t, n.Namespace, "onboard red-bakery --display-name Red --key blue-bakery-1 --timeout 0s").want(t, terminal.ExitError, "already exists with another merchantRef or delivery")
+	runAs(t, admin, n.Namespace, "", "onboard", "red-bakery", "--display-name", "Red", "--secret-name", "blue-bakery-webhook").want(t, terminal.ExitError, "Secret "+n.Namespace+"/blue-bakery-webhook already exists", "--secret-name")
+	run(t, n.Namespace, "status red-bakery").want(t, terminal.ExitError, "there is no Merchant red-bakery")
 }
 
 // What a dry run prints is a manifest for Git: kubectl accepts it, and it makes the same objects.
 func TestOnboard_DryRun(t *testing.T) {
 	n := newTenant(t)
-	got := runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR", "--dry-run=server", "-o", "yaml").want(t, exitDone)
+	got := runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR", "--dry-run=server", "-o", "yaml").want(t, terminal.ExitDone)
 	if want := `apiVersion: merchant-operator.io/v1alpha1
 kind: Merchant
 metadata:
@@ -107,14 +108,14 @@ spec:
 `; got.out != want {
 		t.Errorf("the manifest is\n%s", got.out)
 	}
-	run(t, n.Namespace, "status tea-house").want(t, exitError, "there is no Merchant tea-house")
+	run(t, n.Namespace, "status tea-house").want(t, terminal.ExitError, "there is no Merchant tea-house")
 	if _, err := installation.Kubectl(got.out, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR").want(t, exitDone, "tea-house unchanged")
+	runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR").want(t, terminal.ExitDone, "tea-house unchanged")
 	// The rules are those of the API server.
-	run(t, n.Namespace, "onboard other --display-name Other --currency XXX --dry-run=server").want(t, exitError, "ISO 4217")
-	run(t, n.Namespace, "onboard other --display-name Other --dry-run=server").want(t, exitDone, "merchant.merchant-operator.io/other created (server dry run)")
+	run(t, n.Namespace, "onboard other --display-name Other --currency XXX --dry-run=server").want(t, terminal.ExitError, "ISO 4217")
+	run(t, n.Namespace, "onboard other --display-name Other --dry-run=server").want(t, terminal.ExitDone, "merchant.merchant-operator.io/other created (server dry run)")
 }
 
 // A new key may do what a till needs, unless somebody says more.
@@ -129,14 +130,14 @@ func TestIssue_Permissions(t *testing.T) {
 		"office": {" --permissions list,read,list", []v1alpha1.Permission{"list", "read"}},
 		"server": {" --permissions all", nil},
 	} {
-		run(t, n.Namespace, "keys issue "+name+" --merchant acme --timeout 0s"+test.flags).want(t, exitDone)
+		run(t, n.Namespace, "keys issue "+name+" --merchant acme --timeout 0s"+test.flags).want(t, terminal.ExitDone)
 		key := n.apiKey(name)
 		if diff := cmp.Diff(test.want, key.Spec.Permissions); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	for _, wrong := range []string{"refund", "read,", "Read", "read,all"} {
-		run(t, n.Namespace, "keys issue x --merchant acme --permissions "+wrong).want(t, exitUsage, "is not one of create,read,list,cancel,rotate, all")
+		run(t, n.Namespace, "keys issue x --merchant acme --permissions "+wrong).want(t, terminal.ExitUsage, "is not one of create,read,list,cancel,rotate, all")
 	}
 }
 
@@ -144,30 +145,30 @@ func TestIssue_Permissions(t *testing.T) {
 func TestKeys(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
-	first := run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, exitDone)
+	first := run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, terminal.ExitDone)
 	old := strings.TrimSpace(first.out)
 	eventuallyMe(t, n, old, http.StatusOK)
-	run(t, n.Namespace, "keys issue till --merchant acme").want(t, exitError, "ApiKey "+n.Namespace+"/till already exists")
+	run(t, n.Namespace, "keys issue till --merchant acme").want(t, terminal.ExitError, "ApiKey "+n.Namespace+"/till already exists")
 
-	rotated := run(t, n.Namespace, "keys rotate till --overlap 1h --reveal").want(t, exitDone)
+	rotated := run(t, n.Namespace, "keys rotate till --overlap 1h --reveal").want(t, terminal.ExitDone)
 	fresh := strings.TrimSpace(rotated.out)
 	if fresh == old || strings.Contains(rotated.problems, fresh) {
 		t.Error("no new key, or also on stderr")
 	}
 	eventuallyMe(t, n, fresh, http.StatusOK)
 	eventuallyMe(t, n, old, http.StatusOK)
-	run(t, n.Namespace, "status acme").want(t, exitDone, "an old key still works for 5")
+	run(t, n.Namespace, "status acme").want(t, terminal.ExitDone, "an old key still works for 5")
 
-	run(t, n.Namespace, "keys rotate till --overlap 0s --trigger leak").want(t, exitDone, "rotated")
+	run(t, n.Namespace, "keys rotate till --overlap 0s --trigger leak").want(t, terminal.ExitDone, "rotated")
 	eventuallyMe(t, n, fresh, http.StatusUnauthorized)
-	run(t, n.Namespace, "keys rotate till --trigger leak").want(t, exitUsage, `--trigger is already "leak"`)
+	run(t, n.Namespace, "keys rotate till --trigger leak").want(t, terminal.ExitUsage, `--trigger is already "leak"`)
 
-	last := strings.TrimSpace(run(t, n.Namespace, "keys reveal till").want(t, exitDone).out)
+	last := strings.TrimSpace(run(t, n.Namespace, "keys reveal till").want(t, terminal.ExitDone).out)
 	eventuallyMe(t, n, last, http.StatusOK)
-	run(t, n.Namespace, "keys disable till").want(t, exitDone, "apikey.merchant-operator.io/till disabled")
+	run(t, n.Namespace, "keys disable till").want(t, terminal.ExitDone, "apikey.merchant-operator.io/till disabled")
 	eventuallyMe(t, n, last, http.StatusUnauthorized)
-	run(t, n.Namespace, "status acme").want(t, exitNegative, "Disabled", "keys enable ")
-	run(t, n.Namespace, "keys enable till").want(t, exitDone, "enabled")
+	run(t, n.Namespace, "status acme").want(t, terminal.ExitNegative, "Disabled", "keys enable ")
+	run(t, n.Namespace, "keys enable till").want(t, terminal.ExitDone, "enabled")
 	eventuallyMe(t, n, last, http.StatusOK)
 
 	// The owner of what changed is the plugin, so that a reviewer of an audit finds it.
@@ -185,8 +186,8 @@ func TestRotate_TriggerRotatesNothing(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
 	n.Unissued("console", "acme")
-	run(t, n.Namespace, "keys rotate console").want(t, exitError, "delivery.policy None", "console")
-	run(t, n.Namespace, "keys reveal console").want(t, exitError, "shown once")
+	run(t, n.Namespace, "keys rotate console").want(t, terminal.ExitError, "delivery.policy None", "console")
+	run(t, n.Namespace, "keys reveal console").want(t, terminal.ExitError, "shown once")
 
 	external := newApiKey("external", "acme", "", defaultOverlap)
 	external.Namespace, external.Spec.KeyDigest = n.Namespace, strings.Repeat("ab", 32)
@@ -197,13 +198,13 @@ func TestRotate_TriggerRotatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(t, n.Namespace, "keys rotate external").want(t, exitError, "externally generated")
-	run(t, n.Namespace, "keys reveal external").want(t, exitError, "only its SHA-256")
-	run(t, n.Namespace, "keys rotate git --trigger two").want(t, exitError, "managed by Flux (Kustomization flux-system/shops)", `to "two"`)
-	run(t, n.Namespace, "keys disable git").want(t, exitError, "Change spec.state to Disabled in Git", "--force")
-	run(t, n.Namespace, "keys disable git --force").want(t, exitDone, "Warning: ", "managed by Flux (Kustomization flux-system/shops)", "in Git too", "disabled")
-	run(t, n.Namespace, "keys enable git").want(t, exitError, "Change spec.state to Active in Git.")
-	run(t, n.Namespace, "keys enable git --force").want(t, exitUsage, "unknown flag")
+	run(t, n.Namespace, "keys rotate external").want(t, terminal.ExitError, "externally generated")
+	run(t, n.Namespace, "keys reveal external").want(t, terminal.ExitError, "only its SHA-256")
+	run(t, n.Namespace, "keys rotate git --trigger two").want(t, terminal.ExitError, "managed by Flux (Kustomization flux-system/shops)", `to "two"`)
+	run(t, n.Namespace, "keys disable git").want(t, terminal.ExitError, "Change spec.state to Disabled in Git", "--force")
+	run(t, n.Namespace, "keys disable git --force").want(t, terminal.ExitDone, "Warning: ", "managed by Flux (Kustomization flux-system/shops)", "in Git too", "disabled")
+	run(t, n.Namespace, "keys enable git").want(t, terminal.ExitError, "Change spec.state to Active in Git.")
+	run(t, n.Namespace, "keys enable git --force").want(t, terminal.ExitUsage, "unknown flag")
 
 	// The next sync of Flux takes away what a manager called kubectl and something owns.
 	if err := installation.Client.Get(t.Context(), client.ObjectKeyFromObject(git), git); err != nil {
@@ -229,13 +230,13 @@ func TestReveal_NoSecret(t *testing.T) {
 	n.Eventually("the Secret is gone", func() bool {
 		return strings.Contains(run(t, n.Namespace, "keys reveal "+key.Name).problems, "rotated over HTTP, so only the caller has it")
 	})
-	run(t, n.Namespace, "keys reveal nobody").want(t, exitError, "there is no ApiKey nobody", "kubectl merchant status")
+	run(t, n.Namespace, "keys reveal nobody").want(t, terminal.ExitError, "there is no ApiKey nobody", "kubectl merchant status")
 }
 
 func TestIssue_Timeout(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
-	run(t, n.Namespace, "keys issue till --merchant acme --timeout 1ns").want(t, exitNegative, "till is not ready after 1ns")
+	run(t, n.Namespace, "keys issue till --merchant acme --timeout 1ns").want(t, terminal.ExitNegative, "till is not ready after 1ns")
 }
 
 // What cannot work is not written.
@@ -251,14 +252,14 @@ func TestIssue_Checks(t *testing.T) {
 		"another Merchant":    {"keys issue till --merchant nobody", []string{"there is no Merchant nobody", "List them with: kubectl merchant status"}},
 		"a taken Secret":      {"keys issue till --merchant acme-coffee --secret-name taken", []string{"taken already exists", "--secret-name"}},
 	} {
-		got := run(t, n.Namespace, test.command).want(t, exitError, test.prints...)
+		got := run(t, n.Namespace, test.command).want(t, terminal.ExitError, test.prints...)
 		if strings.Contains(got.problems, "waiting") {
 			t.Errorf("%s: it waits: %s", desc, got.problems)
 		}
 	}
 	n.Change(merchant, func() { merchant.Spec.State = v1alpha1.MerchantClosed })
-	run(t, n.Namespace, "keys issue till --merchant acme-coffee").want(t, exitError, "is Closed")
-	run(t, n.Namespace, "keys reveal till").want(t, exitError, "there is no ApiKey till")
+	run(t, n.Namespace, "keys issue till --merchant acme-coffee").want(t, terminal.ExitError, "is Closed")
+	run(t, n.Namespace, "keys reveal till").want(t, terminal.ExitError, "there is no ApiKey till")
 }
 
 // Without the right to see the Secret, the operator finds out, and nobody waits for a person.
@@ -270,12 +271,12 @@ func TestKeys_SecretConflict(t *testing.T) {
 	kubeconfig := user(t, name)
 	grant(t, name, n.Namespace, documented(t)["merchant-manager"]...)
 	issued := runAs(t, kubeconfig, n.Namespace, "", "keys", "issue", "till", "--merchant", "acme", "--timeout", fixture.Patience.String()).
-		want(t, exitNegative, "till is not ready: SecretConflict", "choose another spec.delivery.secretName")
+		want(t, terminal.ExitNegative, "till is not ready: SecretConflict", "choose another spec.delivery.secretName")
 	if strings.Contains(issued.problems, "after "+fixture.Patience.String()) {
 		t.Errorf("it waited for a person: %s", issued.problems)
 	}
 	for _, command := range []string{"keys reveal till", "keys rotate till"} {
-		got := run(t, n.Namespace, command).want(t, exitError, "SecretConflict", "Change that first", "kubectl merchant status acme")
+		got := run(t, n.Namespace, command).want(t, terminal.ExitError, "SecretConflict", "Change that first", "kubectl merchant status acme")
 		if strings.Contains(got.problems, "keys rotate") {
 			t.Errorf("%s advises a rotation: %s", command, got.problems)
 		}
@@ -291,18 +292,18 @@ func TestKeys_MerchantNotFound(t *testing.T) {
 	n.ApiKey("till", "acme")
 	n.Change(merchant, func() { merchant.Finalizers = append(merchant.Finalizers, "shops.example/wait") })
 	n.Delete(merchant)
-	run(t, n.Namespace, "keys rotate till").want(t, exitError, "Merchant acme is being deleted")
-	run(t, n.Namespace, "keys issue kiosk --merchant acme").want(t, exitError, "Merchant acme is being deleted")
+	run(t, n.Namespace, "keys rotate till").want(t, terminal.ExitError, "Merchant acme is being deleted")
+	run(t, n.Namespace, "keys issue kiosk --merchant acme").want(t, terminal.ExitError, "Merchant acme is being deleted")
 	n.Change(merchant, func() {
 		merchant.Finalizers = slices.DeleteFunc(merchant.Finalizers, func(name string) bool { return name == "shops.example/wait" })
 	})
 	n.Eventually("the Merchant is gone", func() bool { return n.Gone(merchant) })
-	run(t, n.Namespace, "keys enable till").want(t, exitError, "there is no Merchant acme")
+	run(t, n.Namespace, "keys enable till").want(t, terminal.ExitError, "there is no Merchant acme")
 	n.Eventually("who reads the dead key is warned", func() bool {
-		return strings.Contains(run(t, n.Namespace, "keys reveal till").want(t, exitDone).problems, "This key is refused now: MerchantNotFound")
+		return strings.Contains(run(t, n.Namespace, "keys reveal till").want(t, terminal.ExitDone).problems, "This key is refused now: MerchantNotFound")
 	})
-	run(t, n.Namespace, "keys rotate till").want(t, exitError, "MerchantNotFound", "Issue another key")
-	run(t, n.Namespace, "keys disable till").want(t, exitDone, "disabled") // it only restricts
+	run(t, n.Namespace, "keys rotate till").want(t, terminal.ExitError, "MerchantNotFound", "Issue another key")
+	run(t, n.Namespace, "keys disable till").want(t, terminal.ExitDone, "disabled") // it only restricts
 	if trigger := n.apiKey("till").Spec.Rotation.Trigger; trigger != "" {
 		t.Errorf("the trigger is %q now", trigger)
 	}
@@ -339,7 +340,7 @@ func TestRotate_MerchantSuspended(t *testing.T) {
 		usable := meta.FindStatusCondition(n.apiKey("till").Status.Conditions, v1alpha1.UsableCondition)
 		return usable != nil && usable.Reason == v1alpha1.ReasonMerchantSuspended
 	})
-	run(t, n.Namespace, "keys rotate till").want(t, exitNegative, "till is not ready: MerchantSuspended", "until spec.state of the Merchant is Active")
+	run(t, n.Namespace, "keys rotate till").want(t, terminal.ExitNegative, "till is not ready: MerchantSuspended", "until spec.state of the Merchant is Active")
 	if rotated := n.apiKey("till"); rotated.Status.KeyGeneration != key.Status.KeyGeneration+1 {
 		t.Errorf("generation %d after %d", rotated.Status.KeyGeneration, key.Status.KeyGeneration)
 	}
@@ -348,11 +349,11 @@ func TestRotate_MerchantSuspended(t *testing.T) {
 func TestKeys_Output(t *testing.T) {
 	n := newTenant(t)
 	n.Merchant("acme")
-	if got := run(t, n.Namespace, "keys issue till --merchant acme -o name").want(t, exitDone); got.out != "apikey.merchant-operator.io/till\n" {
+	if got := run(t, n.Namespace, "keys issue till --merchant acme -o name").want(t, terminal.ExitDone); got.out != "apikey.merchant-operator.io/till\n" {
 		t.Errorf("-o name: %q", got.out)
 	}
 	var key v1alpha1.ApiKey
-	if err := json.Unmarshal([]byte(run(t, n.Namespace, "keys disable till -o json").want(t, exitDone).out), &key); err != nil || key.Spec.State != v1alpha1.ApiKeyDisabled {
+	if err := json.Unmarshal([]byte(run(t, n.Namespace, "keys disable till -o json").want(t, terminal.ExitDone).out), &key); err != nil || key.Spec.State != v1alpha1.ApiKeyDisabled {
 		t.Errorf("-o json: %+v, %v", key, err)
 	}
 }

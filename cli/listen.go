@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -39,7 +40,7 @@ func (p *plugin) listenCommand() *cobra.Command {
 		Example: "  kubectl merchant listen acme-coffee -n shops\n" +
 			"  kubectl merchant listen acme-coffee -n shops --mode Test --forward-to http://localhost:3000/hooks\n" +
 			"  kubectl merchant listen --key-env --from now -o json",
-		Args:              arguments("[MERCHANT]"),
+		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: p.completeMerchants,
 	}
 	source.add(cmd, p)
@@ -47,7 +48,7 @@ func (p *plugin) listenCommand() *cobra.Command {
 	cmd.Flags().StringVar(&forwardTo, "forward-to", "", "URL on this machine to which events are posted, such as http://localhost:3000/hooks; empty: none")
 	cmd.Flags().Var(&from, "from", "first event, if there is no position yet. oldest: all that are kept; now: none that has happened")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{fromOldest, fromNow}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
-	out := addOutput(cmd, formatJSON)
+	out := terminal.AddOutput(cmd, terminal.FormatJSON)
 	cmd.Flags().Lookup("output").Usage = "output format: json, an event a line; empty: text for people"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target, err := parseForwardTo(forwardTo)
@@ -63,7 +64,7 @@ func (p *plugin) listenCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		l := &listener{plugin: p, api: a, state: state, json: out.format == formatJSON}
+		l := &listener{plugin: p, api: a, state: state, json: out.Format == terminal.FormatJSON}
 		if target != nil {
 			l.forwarder = newForwarder(target, state.secret, p.now, a.notify)
 		}
@@ -113,7 +114,7 @@ func (l *listener) run(ctx context.Context, from fromFlag) error {
 		mode = "test"
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(l.plugin.ErrOut, format+"\n", args...) }
-	say("Listening to %s events of %s (%s). The position is in %s.", mode, printable(l.api.merchant.Name), l.api.merchant.ID, l.state.path)
+	say("Listening to %s events of %s (%s). The position is in %s.", mode, terminal.Printable(l.api.merchant.Name), l.api.merchant.ID, l.state.path)
 	if l.forwarder != nil {
 		say("Forwarding to %s\nSigning secret: %s", l.forwarder.target, l.state.secret.Reveal())
 	}
@@ -274,18 +275,18 @@ func describeEvent(body []byte, zone *time.Location) string {
 		return "an event that this version cannot read: " + err.Error()
 	}
 	data := event.Data
-	words := []string{event.Timestamp.In(zone).Format(time.DateTime), fmt.Sprintf("%-24s", printable(event.Type))}
+	words := []string{event.Timestamp.In(zone).Format(time.DateTime), fmt.Sprintf("%-24s", terminal.Printable(event.Type))}
 	if data.SessionID != "" {
 		amount := data.AmountCents
 		if data.Payment != nil {
 			amount = data.Payment.AmountCents // what came in, and is to be refunded
 		}
-		words = append(words, strings.TrimSpace(session.FormatAmount(amount, data.Currency)+" "+printable(data.Currency)))
+		words = append(words, strings.TrimSpace(session.FormatAmount(amount, data.Currency)+" "+terminal.Printable(data.Currency)))
 		if data.OrderRef != "" {
-			words = append(words, "order "+printable(data.OrderRef))
+			words = append(words, "order "+terminal.Printable(data.OrderRef))
 		}
 	}
-	return strings.Join(append(words, printable(cmp.Or(data.SessionID, data.KeyID))), "  ")
+	return strings.Join(append(words, terminal.Printable(cmp.Or(data.SessionID, data.KeyID))), "  ")
 }
 
 // Values of --from.

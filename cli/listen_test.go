@@ -21,6 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
@@ -157,7 +158,7 @@ func listen(t *testing.T, state string, args ...string) *listening {
 func (l *listening) interrupt() {
 	l.t.Helper()
 	l.stop()
-	l.exits(exitDone)
+	l.exits(terminal.ExitDone)
 }
 
 func (l *listening) exits(want int) {
@@ -271,7 +272,7 @@ func TestListen_State(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := f.listen(state, "--forward-to", receiver.url)
-	broken.exits(exitError)
+	broken.exits(terminal.ExitError)
 	broken.says("Remove the file to start again")
 }
 
@@ -393,12 +394,12 @@ func TestListen_ForwardsToThisMachineOnly(t *testing.T) {
 	f := newFakeFeed(t)
 	for _, url := range []string{"http://shop.example/hooks", "http://203.0.113.7/hooks", "https://localhost.evil.example/", "http://[2001:db8::1]:3000/", "http://0x7f.1/"} {
 		l := f.listen(t.TempDir(), "--forward-to", url)
-		l.exits(exitUsage)
+		l.exits(terminal.ExitUsage)
 		l.says("must be an address of this machine")
 	}
 	for _, url := range []string{"localhost:3000", "ftp://localhost/", "http://user@localhost/", "http:///hooks"} {
 		l := f.listen(t.TempDir(), "--forward-to", url)
-		l.exits(exitUsage)
+		l.exits(terminal.ExitUsage)
 	}
 	if len(f.queries()) > 0 {
 		t.Error("it reads events")
@@ -480,7 +481,7 @@ func TestListen_PermanentError(t *testing.T) {
 			f := newFakeFeed(t)
 			f.next(test.answer)
 			l := f.listen(t.TempDir())
-			l.exits(exitError)
+			l.exits(terminal.ExitError)
 			l.says(test.says)
 			if text := l.problems.String() + l.out.String(); strings.Contains(text, fakeKey) {
 				t.Error("the key is printed")
@@ -516,7 +517,7 @@ func TestListen_RealFeed(t *testing.T) {
 		s.settle(s.create(order, 1250), "COMPLETED", 1250)
 	}
 	l.prints("1", "2")
-	run(t, s.Namespace, "keys rotate till --overlap 0s").want(t, exitDone)
+	run(t, s.Namespace, "keys rotate till --overlap 0s").want(t, terminal.ExitDone)
 	s.key = s.Delivered("till-key", "apiKey")
 	eventuallyMe(t, s.tenant, s.key, http.StatusOK)
 	s.settle(s.create("<3>", 99), "FAILED", 99)

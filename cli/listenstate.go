@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // listenState is what listen keeps: how far it is in the feed, and the secret with which it signs. There is one file for each API, account
@@ -58,10 +59,10 @@ func openListenState(a *api, forwardTo string) (*listenState, error) {
 	}
 	const hint = "Remove the file to start again; that makes another signing secret too."
 	if err := json.Unmarshal(text, state); err != nil {
-		return nil, hinted(hint, "the state in %s cannot be read", state.path)
+		return nil, terminal.Hinted(hint, "the state in %s cannot be read", state.path)
 	}
 	if state.secret, err = published.ParseSigningSecret(state.SigningSecret); err != nil {
-		return nil, hinted(hint, "the signing secret in %s cannot be read", state.path)
+		return nil, terminal.Hinted(hint, "the signing secret in %s cannot be read", state.path)
 	}
 	return state, nil
 }
@@ -73,7 +74,7 @@ func stateDirectory() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", hinted("Set XDG_STATE_HOME.", "there is no directory for the state of listen: %w", err)
+		return "", terminal.Hinted("Set XDG_STATE_HOME.", "there is no directory for the state of listen: %w", err)
 	}
 	return filepath.Join(home, ".local", "state", fieldOwner), nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 func (p *plugin) onboardCommand() *cobra.Command {
@@ -36,7 +37,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 		Example: "  kubectl merchant onboard blue-bakery --display-name \"Blue Bakery\" -n shops\n" +
 			"  kubectl merchant onboard corner-kiosk --display-name Kiosk --allow 203.0.113.0/24 --webhook https://shop.example/hooks -n shops --reveal\n" +
 			"  kubectl merchant onboard tea-house --display-name \"Tea House\" -n shops --dry-run=server -o yaml > tea-house.yaml",
-		Args: arguments("NAME"),
+		Args: terminal.Arguments("NAME"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&spec.DisplayName, "display-name", "", "name that payers see (required)")
@@ -49,7 +50,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 	write.add(cmd, p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if spec.DisplayName == "" {
-			return usage(seeHelp(cmd), "--display-name is missing")
+			return terminal.Usage(terminal.SeeHelp(cmd), "--display-name is missing")
 		}
 		spec.Currency, spec.IPAllowlist = v1alpha1.Currency(currency), allow
 		if webhook != "" {
@@ -145,7 +146,7 @@ func mayKeep(ctx context.Context, kube *cluster, object, existing client.Object,
 		return false, fmt.Errorf("read %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
 	}
 	if fields := differing(); len(fields) > 0 {
-		return false, hinted("Choose another name. To change it, edit its manifest; for another key: kubectl merchant keys issue",
+		return false, terminal.Hinted("Choose another name. To change it, edit its manifest; for another key: kubectl merchant keys issue",
 			"%s %s/%s already exists with another %s", kind, kube.namespace, object.GetName(), strings.Join(fields, ", "))
 	}
 	return true, nil
@@ -202,7 +203,7 @@ type blocksFlag []v1alpha1.IPBlock
 
 // String returns the value of the flag.
 func (b *blocksFlag) String() string {
-	return strings.Join(names(*b, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+	return terminal.Join(*b, ",")
 }
 
 // Type is the name of the value in --help.

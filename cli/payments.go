@@ -19,6 +19,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -37,7 +38,7 @@ func (p *plugin) paymentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "payments",
 		Short: "List, show and export the payments of a day",
-		Args:  needCommand,
+		Args:  terminal.NeedCommand,
 		RunE:  commandline.PrintHelp,
 	}
 	cmd.AddCommand(p.listPaymentsCommand(), p.showPaymentCommand(), p.exportPaymentsCommand())
@@ -52,7 +53,7 @@ type dayFlags struct {
 	source apiFlags
 	day    string
 	status statusFlag
-	out    *output
+	out    *terminal.Output
 }
 
 func (f *dayFlags) add(cmd *cobra.Command, p *plugin, format string) {
@@ -62,9 +63,9 @@ func (f *dayFlags) add(cmd *cobra.Command, p *plugin, format string) {
 	_ = cmd.RegisterFlagCompletionFunc("day", cobra.FixedCompletions([]string{"today", "yesterday"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	cmd.Flags().Var(&f.status, "status", "only sessions with this status: COMPLETED, FAILED, EXPIRED or CANCELLED; empty: all")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(finalStatuses(), cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
-	f.out = addOutput(cmd, formatTable, formatCSV, formatJSON)
+	f.out = terminal.AddOutput(cmd, formatTable, formatCSV, terminal.FormatJSON)
 	flag := cmd.Flags().Lookup("output")
-	f.out.format, flag.DefValue = format, format
+	f.out.Format, flag.DefValue = format, format
 	flag.Usage = "output format: table, csv or json"
 }
 
@@ -79,7 +80,7 @@ func (f *dayFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*a
 func (f *dayFlags) parse(p *plugin, zone *time.Location) (payments.Day, error) {
 	day, err := payments.ParseDay(f.day, p.now(), zone)
 	if err != nil {
-		return day, usage("Use a form like 2026-11-22.", "--day is %w: %q", err, f.day)
+		return day, terminal.Usage("Use a form like 2026-11-22.", "--day is %w: %q", err, f.day)
 	}
 	return day, nil
 }
@@ -99,7 +100,7 @@ func (p *plugin) listPaymentsCommand() *cobra.Command {
 			"  kubectl merchant payments list acme-coffee -n shops --day yesterday --status COMPLETED -o json\n" +
 			"  kubectl merchant payments list acme-coffee -n shops --order 1001\n" +
 			"  printenv API_KEY | kubectl merchant payments list --key-stdin",
-		Args:              arguments("[MERCHANT]"),
+		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: p.completeMerchants,
 	}
 	flags.add(cmd, p, formatTable)
@@ -109,11 +110,11 @@ func (p *plugin) listPaymentsCommand() *cobra.Command {
 		changed := cmd.Flags().Changed
 		switch {
 		case limit < 0:
-			return usage("With 0 it lists all.", "--limit must not be negative")
-		case changed("limit") && flags.out.format != formatTable:
-			return usage("Leave out one of them.", "--limit is for the table only; csv and json have all rows")
+			return terminal.Usage("With 0 it lists all.", "--limit must not be negative")
+		case changed("limit") && flags.out.Format != formatTable:
+			return terminal.Usage("Leave out one of them.", "--limit is for the table only; csv and json have all rows")
 		case order != "" && (changed("day") || changed("status")):
-			return usage("Leave out --day and --status.", "--order finds the sessions of an order, of whatever day")
+			return terminal.Usage("Leave out --day and --status.", "--order finds the sessions of an order, of whatever day")
 		}
 		flags.source.lists = order == ""
 		a, err := flags.connect(cmd, p, args)
@@ -139,7 +140,7 @@ func (p *plugin) exportPaymentsCommand() *cobra.Command {
 		Example: "  kubectl merchant payments export acme-coffee -n shops --day yesterday > yesterday.csv\n" +
 			"  kubectl merchant payments export acme-coffee -n shops --mode Test -o json\n" +
 			"  kubectl merchant payments export --key-env --day yesterday",
-		Args:              arguments("[MERCHANT]"),
+		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: p.completeMerchants,
 	}
 	flags.add(cmd, p, formatCSV)
@@ -177,23 +178,23 @@ func (p *plugin) listDay(ctx context.Context, a *api, flags *dayFlags, limit int
 		return err
 	}
 	if today := payments.DayAt(p.now(), a.zone); day.After(today) {
-		return usage("In "+a.zone.String()+" today is "+today.String()+".", "--day %s has not started", day)
+		return terminal.Usage("In "+a.zone.String()+" today is "+today.String()+".", "--day %s has not started", day)
 	}
-	report, err := a.readDay(ctx, day, flags.status.text, flags.out.format, limit)
+	report, err := a.readDay(ctx, day, flags.status.text, flags.out.Format, limit)
 	incomplete, isIncomplete := errors.AsType[*incompleteError](err)
-	if err != nil && (!isIncomplete || flags.out.format != formatTable) { // a program must not take it for the whole day
+	if err != nil && (!isIncomplete || flags.out.Format != formatTable) { // a program must not take it for the whole day
 		return fmt.Errorf("read the payments of %s: %w", day, err)
 	}
 	if !report.Over {
 		fmt.Fprintf(p.ErrOut, "%s is not over in %s: more can follow.\n", day, a.zone)
 	}
-	if flags.out.format == formatCSV {
+	if flags.out.Format == formatCSV {
 		_, err := report.csv.WriteTo(p.Out)
 		return errors.Join(err, writeSums(p.ErrOut, report.Sums))
 	}
-	if report.sessions == 0 && flags.out.format == formatTable {
+	if report.sessions == 0 && flags.out.Format == formatTable {
 		fmt.Fprintf(p.ErrOut, "No payments on %s.\n", day)
-	} else if err := flags.out.write(p.Out, report, report.writeText); err != nil {
+	} else if err := flags.out.Write(p.Out, report, report.writeText); err != nil {
 		return err
 	}
 	if isIncomplete {
@@ -325,7 +326,7 @@ type orderReport struct {
 }
 
 // listOrder prints the newest sessions of an order.
-func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *output) error {
+func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *terminal.Output) error {
 	var found page
 	if _, err := a.get(ctx, sessionsPath, url.Values{"orderRef": {order}}, patience, &found); err != nil {
 		return fmt.Errorf("find the sessions of order %q: %w", order, explain(err))
@@ -336,7 +337,7 @@ func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *outpu
 	if found.More {
 		fmt.Fprintln(p.ErrOut, "Only the newest are listed.")
 	}
-	if out.format == formatCSV {
+	if out.Format == formatCSV {
 		lines, err := payments.NewCSV(p.Out, a.zone)
 		for _, payment := range found.Sessions {
 			err = errors.Join(err, lines.Write(payment))
@@ -344,7 +345,7 @@ func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *outpu
 		return errors.Join(err, lines.Flush())
 	}
 	report := orderReport{order, slices.Concat([]payments.Payment{}, found.Sessions), found.More}
-	return out.write(p.Out, report, func(to io.Writer) error {
+	return out.Write(p.Out, report, func(to io.Writer) error {
 		if len(found.Sessions) == 0 {
 			fmt.Fprintf(p.ErrOut, "No session has the orderRef %q.\n", order)
 			return nil
@@ -354,19 +355,19 @@ func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *outpu
 }
 
 func writePayments(to io.Writer, all []payments.Payment, zone *time.Location) error {
-	table := newTable(to)
-	row(table, "ENDED", "STATUS", "AMOUNT", "ORDER", "PAYMENT", "SESSION")
+	table := terminal.NewTable(to)
+	terminal.Row(table, "ENDED", "STATUS", "AMOUNT", "ORDER", "PAYMENT", "SESSION")
 	for _, payment := range all {
-		row(table, shopTime(payment.Ended(), zone), string(payment.Status), payment.Amount()+" "+payment.Currency,
+		terminal.Row(table, shopTime(payment.Ended(), zone), string(payment.Status), payment.Amount()+" "+payment.Currency,
 			printableOrNone(payment.OrderRef), printableOrNone(payment.PaymentRef), payment.SessionID)
 	}
 	return table.Flush()
 }
 
 func writeSums(to io.Writer, sums []payments.Sum) error {
-	table := newTable(to)
+	table := terminal.NewTable(to)
 	for _, sum := range sums {
-		row(table, string(sum.Status), sum.Amount+" "+sum.Currency, plural(sum.Sessions, "session"))
+		terminal.Row(table, string(sum.Status), sum.Amount+" "+sum.Currency, terminal.Plural(sum.Sessions, "session"))
 	}
 	return table.Flush()
 }
@@ -374,16 +375,16 @@ func writeSums(to io.Writer, sums []payments.Sum) error {
 // shopTime is a time on the clock of the shop.
 func shopTime(at time.Time, zone *time.Location) string {
 	if at.IsZero() {
-		return none
+		return terminal.None
 	}
 	return at.In(zone).Format(time.DateTime)
 }
 
 func printableOrNone(text string) string {
 	if text == "" {
-		return none
+		return terminal.None
 	}
-	return printable(text)
+	return terminal.Printable(text)
 }
 
 func (p *plugin) showPaymentCommand() *cobra.Command {
@@ -394,14 +395,14 @@ func (p *plugin) showPaymentCommand() *cobra.Command {
 		Long:  "Show a session of a merchant in the namespace. " + aboutPayments,
 		Example: "  kubectl merchant payments show $SESSION_ID -n shops\n" +
 			"  kubectl merchant payments show $SESSION_ID --key-env -o json",
-		Args: arguments("SESSION_ID"),
+		Args: terminal.Arguments("SESSION_ID"),
 	}
 	source.add(cmd, p)
-	out := addOutput(cmd, formatTable, formatJSON)
+	out := terminal.AddOutput(cmd, formatTable, terminal.FormatJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id, err := session.ParseID(args[0])
 		if err != nil {
-			return usage("It begins with ps_ and is in the answer of the API that created the session.", "%q is not the id of a session", args[0])
+			return terminal.Usage("It begins with ps_ and is in the answer of the API that created the session.", "%q is not the id of a session", args[0])
 		}
 		a, err := source.connectToOwner(cmd, p, id)
 		if err != nil {
@@ -410,7 +411,7 @@ func (p *plugin) showPaymentCommand() *cobra.Command {
 		var raw json.RawMessage
 		if _, err := a.get(cmd.Context(), sessionsPath+"/"+id.String(), nil, patience, &raw); err != nil {
 			if refused, ok := errors.AsType[*apiError](err); ok && refused.status == http.StatusNotFound {
-				return hinted("A session is kept for days after its end; payments list --day has it for longer.", "%s has no session %s", a.merchant.Name, id)
+				return terminal.Hinted("A session is kept for days after its end; payments list --day has it for longer.", "%s has no session %s", a.merchant.Name, id)
 			}
 			return fmt.Errorf("read session %s: %w", id, err)
 		}
@@ -419,7 +420,7 @@ func (p *plugin) showPaymentCommand() *cobra.Command {
 			return fmt.Errorf("read session %s: %w", id, err)
 		}
 		payment.Key = a.keyNames[payment.KeyID]
-		return out.write(p.Out, raw, func(to io.Writer) error { return writePayment(to, payment, a.zone) })
+		return out.Write(p.Out, raw, func(to io.Writer) error { return writePayment(to, payment, a.zone) })
 	}
 	return cmd
 }
@@ -449,7 +450,7 @@ func (f *apiFlags) connectToOwner(cmd *cobra.Command, p *plugin, id session.ID) 
 			return f.connect(cmd, p, []string{merchants.Items[i].Name})
 		}
 	}
-	return nil, hinted("Name its namespace with -n.", "session %s belongs to no Merchant in namespace %s", id, kube.namespace)
+	return nil, terminal.Hinted("Name its namespace with -n.", "session %s belongs to no Merchant in namespace %s", id, kube.namespace)
 }
 
 func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) error {
@@ -464,9 +465,9 @@ func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) e
 		{"Session", payment.SessionID},
 		{"Status", string(payment.Status)},
 		{"Amount", amount},
-		{"Order", printable(payment.OrderRef)},
-		{"Payment", printable(payment.PaymentRef)},
-		{"Reason", printable(payment.Reason)},
+		{"Order", terminal.Printable(payment.OrderRef)},
+		{"Payment", terminal.Printable(payment.PaymentRef)},
+		{"Reason", terminal.Printable(payment.Reason)},
 		{"Created", shopTime(payment.Created(), zone) + " " + zone.String()},
 		{"Ended", shopTime(payment.Ended(), zone)},
 		{"Key", payment.Key},
@@ -475,18 +476,18 @@ func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) e
 	for _, part := range payment.Payments {
 		money := func(cents int64) string { return session.FormatAmount(cents, part.Currency) + " " + part.Currency }
 		if part.Refused {
-			lines = append(lines, [2]string{"Refused", money(part.AmountCents) + ", payment " + printable(part.PaymentRef) + ", to refund: " + money(part.AmountCents-part.RefundedCents)})
+			lines = append(lines, [2]string{"Refused", money(part.AmountCents) + ", payment " + terminal.Printable(part.PaymentRef) + ", to refund: " + money(part.AmountCents-part.RefundedCents)})
 		}
 		for _, refund := range part.Refunds {
 			lines = append(lines, [2]string{
-				"Refunded", money(refund.AmountCents) + " of payment " + printable(part.PaymentRef) + ", refund " + printable(refund.RefundRef) + ", " + shopTime(refund.Refunded(), zone),
+				"Refunded", money(refund.AmountCents) + " of payment " + terminal.Printable(part.PaymentRef) + ", refund " + terminal.Printable(refund.RefundRef) + ", " + shopTime(refund.Refunded(), zone),
 			})
 		}
 	}
-	table := newTable(to)
+	table := terminal.NewTable(to)
 	for _, line := range lines {
 		if line[1] != "" {
-			row(table, line[0], line[1])
+			terminal.Row(table, line[0], line[1])
 		}
 	}
 	return table.Flush()

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -91,7 +92,7 @@ var closing = time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)
 // All pages are in the export, which asks for the day of the shop.
 func TestPaymentsExport(t *testing.T) {
 	f := newFakeLedger(t, endedOn(closing, 10)...)
-	got := run(t, "default", "payments export --key-env --day 2026-11-20").want(t, exitDone, "COMPLETED   100.10 EUR   10 sessions")
+	got := run(t, "default", "payments export --key-env --day 2026-11-20").want(t, terminal.ExitDone, "COMPLETED   100.10 EUR   10 sessions")
 	rows, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
 	if err != nil || len(rows) != 11 {
 		t.Fatalf("%d rows: %v\n%s", len(rows), err, got.out)
@@ -112,9 +113,9 @@ func TestPaymentsExport(t *testing.T) {
 func TestPaymentsExport_BeforeTheEndOfTheDay(t *testing.T) {
 	f := newFakeLedger(t, endedOn(closing, 1)...)
 	f.date = time.Date(2026, 11, 20, 22, 59, 59, 0, time.UTC)
-	run(t, "default", "payments export --key-env --day 2026-11-20").want(t, exitDone, "2026-11-20 is not over in Europe/Berlin: more can follow.")
+	run(t, "default", "payments export --key-env --day 2026-11-20").want(t, terminal.ExitDone, "2026-11-20 is not over in Europe/Berlin: more can follow.")
 	f.date = f.date.Add(time.Second)
-	got := run(t, "default", "payments export --key-env --day 2026-11-20 -o json").want(t, exitDone)
+	got := run(t, "default", "payments export --key-env --day 2026-11-20 -o json").want(t, terminal.ExitDone)
 	var report dayReport
 	if err := json.Unmarshal([]byte(got.out), &report); err != nil || !report.Over || report.Day != "2026-11-20" || report.TimeZone != "Europe/Berlin" || len(report.Payments) != 1 {
 		t.Errorf("%+v: %v", report, err)
@@ -139,9 +140,9 @@ func TestPaymentsExport_WholeOrNotAtAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeLedger(t, endedOn(closing, 8)...)
 			f.answers = test.answers
-			code, lines := exitError, 0
+			code, lines := terminal.ExitError, 0
 			if test.whole {
-				code, lines = exitDone, 9
+				code, lines = terminal.ExitDone, 9
 			}
 			got := run(t, "default", "payments export --key-env --day 2026-11-20").want(t, code, test.says)
 			if n := strings.Count(got.out, "\n"); n != lines {
@@ -156,7 +157,7 @@ func TestPaymentsList(t *testing.T) {
 	all := endedOn(closing, 5)
 	all[1].Status, all[1].OrderRef, all[1].Currency = "FAILED", "\x1b[2J", "JPY"
 	newFakeLedger(t, all...)
-	got := run(t, "default", "payments list --key-env --day 2026-11-20 --limit 2").want(t, exitDone)
+	got := run(t, "default", "payments list --key-env --day 2026-11-20 --limit 2").want(t, terminal.ExitDone)
 	want := `ENDED                 STATUS      AMOUNT      ORDER   PAYMENT   SESSION
 2026-11-20 18:00:00   COMPLETED   10.01 EUR   0       card-0    ps_abcdefgh2345T2xV9bLrYc8WdNe0000
 2026-11-20 17:59:59   FAILED      1001 JPY    ` + "\ufffd" + `[2J    card-1    ps_abcdefgh2345T2xV9bLrYc8WdNe0001
@@ -185,26 +186,26 @@ func TestPayments_IncompleteDay(t *testing.T) {
 	const says = "has only what ended since 2026-11-20 12:00:00"
 	for _, format := range []string{"csv", "json"} {
 		f.answers = []http.HandlerFunc{part}
-		if got := run(t, "default", "payments export --key-env --day 2026-11-20 -o "+format).want(t, exitError, says); got.out != "" {
+		if got := run(t, "default", "payments export --key-env --day 2026-11-20 -o "+format).want(t, terminal.ExitError, says); got.out != "" {
 			t.Errorf("it prints %s", got.out)
 		}
 	}
 	f.answers = []http.HandlerFunc{part}
-	run(t, "default", "payments list --key-env --day 2026-11-20").want(t, exitError, says, "30.03 EUR", "these are not all payments of 2026-11-20")
+	run(t, "default", "payments list --key-env --day 2026-11-20").want(t, terminal.ExitError, says, "30.03 EUR", "these are not all payments of 2026-11-20")
 }
 
 func TestPaymentsList_FutureDay(t *testing.T) {
 	newFakeLedger(t)
-	run(t, "default", "payments list --key-env --day 2100-01-01").want(t, exitUsage, "--day 2100-01-01 has not started", "In Europe/Berlin today is ")
+	run(t, "default", "payments list --key-env --day 2100-01-01").want(t, terminal.ExitUsage, "--day 2100-01-01 has not started", "In Europe/Berlin today is ")
 }
 
 func TestPaymentsList_StatusAndEmptyDay(t *testing.T) {
 	f := newFakeLedger(t)
-	run(t, "default", "payments list --key-env --day yesterday --status failed").want(t, exitDone, "No payments on ")
+	run(t, "default", "payments list --key-env --day yesterday --status failed").want(t, terminal.ExitDone, "No payments on ")
 	if got := f.reads[0].Get("status"); got != "FAILED" {
 		t.Errorf("asked for %q", got)
 	}
-	got := run(t, "default", "payments list --key-env --day yesterday -o json").want(t, exitDone)
+	got := run(t, "default", "payments list --key-env --day yesterday -o json").want(t, terminal.ExitDone)
 	if !strings.Contains(got.out, `"sums": [],`) || !strings.Contains(got.out, `"payments": []`) {
 		t.Errorf("got %s", got.out)
 	}
@@ -256,7 +257,7 @@ func TestPayments_FollowNoRedirect(t *testing.T) {
 	f.answers = []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.url+r.URL.Path, http.StatusTemporaryRedirect)
 	}}
-	run(t, "default", "payments list --key-env --day 2026-11-20").want(t, exitError, "answers 307")
+	run(t, "default", "payments list --key-env --day 2026-11-20").want(t, terminal.ExitError, "answers 307")
 	if len(elsewhere.reads) > 0 {
 		t.Error("it followed")
 	}
@@ -334,25 +335,25 @@ func TestPayments_KeyWithThePermission(t *testing.T) {
 	}
 	id := s.create("1001", 5)
 	change("till", v1alpha1.TillPermissions()...)
-	run(t, s.Namespace, "payments list acme").want(t, exitError, "no Live key of "+s.Namespace+"/acme has the permissions read,list; till cannot be used",
+	run(t, s.Namespace, "payments list acme").want(t, terminal.ExitError, "no Live key of "+s.Namespace+"/acme has the permissions read,list; till cannot be used",
 		"keys issue acme-office --merchant acme --mode Live --permissions read,list")
-	run(t, s.Namespace, "payments export acme").want(t, exitError, "has the permissions read,list")
-	run(t, s.Namespace, "listen acme").want(t, exitError, "has the permissions read,list")
-	run(t, s.Namespace, "payments list acme --key till").want(t, exitError, "ApiKey "+s.Namespace+"/till does not have the permission list")
-	run(t, s.Namespace, "payments list acme --order 1001").want(t, exitDone, id)
-	run(t, s.Namespace, "payments show "+id).want(t, exitDone, "PENDING")
+	run(t, s.Namespace, "payments export acme").want(t, terminal.ExitError, "has the permissions read,list")
+	run(t, s.Namespace, "listen acme").want(t, terminal.ExitError, "has the permissions read,list")
+	run(t, s.Namespace, "payments list acme --key till").want(t, terminal.ExitError, "ApiKey "+s.Namespace+"/till does not have the permission list")
+	run(t, s.Namespace, "payments list acme --order 1001").want(t, terminal.ExitDone, id)
+	run(t, s.Namespace, "payments show "+id).want(t, terminal.ExitDone, "PENDING")
 	s.Eventually("the API has seen it", func() bool {
 		answer, err := fixture.Call(fixture.Insecure, replica.Public, http.MethodGet, "/api/v1/events", s.key, "")
 		return err == nil && answer.Status == http.StatusForbidden
 	})
-	runAs(t, "/nowhere", "default", s.key, "payments", "list", "--key-stdin").want(t, exitError, "does not have the permission list", "--permissions read,list makes one")
+	runAs(t, "/nowhere", "default", s.key, "payments", "list", "--key-stdin").want(t, terminal.ExitError, "does not have the permission list", "--permissions read,list makes one")
 	change("till", v1alpha1.PermissionCreate)
-	run(t, s.Namespace, "payments show "+id).want(t, exitError, "has the permissions read; till cannot be used")
+	run(t, s.Namespace, "payments show "+id).want(t, terminal.ExitError, "has the permissions read; till cannot be used")
 
 	_, office := s.ApiKey("zz-office", "acme", func(k *v1alpha1.ApiKey) { k.Spec.Permissions = []v1alpha1.Permission{"read", "list"} })
 	eventuallyMe(t, s.tenant, office, http.StatusOK)
-	run(t, s.Namespace, "payments list acme").want(t, exitDone)
-	run(t, s.Namespace, "payments show "+id).want(t, exitDone, "PENDING")
+	run(t, s.Namespace, "payments list acme").want(t, terminal.ExitDone)
+	run(t, s.Namespace, "payments show "+id).want(t, terminal.ExitDone, "PENDING")
 }
 
 // The day of a shop, from the real API: each end once, sums to the cent, with the key from the Secret.
@@ -373,7 +374,7 @@ func TestPayments_RealDay(t *testing.T) {
 	}
 	pending := s.create("lost", 5)
 
-	got := run(t, s.Namespace, "payments export acme").want(t, exitDone, "is not over in Pacific/Kiritimati",
+	got := run(t, s.Namespace, "payments export acme").want(t, terminal.ExitDone, "is not over in Pacific/Kiritimati",
 		fmt.Sprintf("COMPLETED   %d.%02d EUR   %d sessions", total/100, total%100, paid), "FAILED      0.15 EUR      3 sessions")
 	rows, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
 	if err != nil {
@@ -392,27 +393,27 @@ func TestPayments_RealDay(t *testing.T) {
 		t.Errorf("the oldest row is %v", last)
 	}
 
-	run(t, s.Namespace, "payments list acme --status FAILED --limit 1").want(t, exitDone, "… and 2 more", "FAILED   0.15 EUR   3 sessions")
-	run(t, s.Namespace, "payments list acme --day yesterday").want(t, exitDone, "No payments on ")
+	run(t, s.Namespace, "payments list acme --status FAILED --limit 1").want(t, terminal.ExitDone, "… and 2 more", "FAILED   0.15 EUR   3 sessions")
+	run(t, s.Namespace, "payments list acme --day yesterday").want(t, terminal.ExitDone, "No payments on ")
 	var order orderReport
-	if err := json.Unmarshal([]byte(run(t, s.Namespace, "payments list acme --order lost -o json").want(t, exitDone).out), &order); err != nil || len(order.Payments) != 4 || order.Payments[0].SessionID != pending {
+	if err := json.Unmarshal([]byte(run(t, s.Namespace, "payments list acme --order lost -o json").want(t, terminal.ExitDone).out), &order); err != nil || len(order.Payments) != 4 || order.Payments[0].SessionID != pending {
 		t.Errorf("%+v: %v", order, err)
 	}
-	run(t, s.Namespace, "payments list acme --order nowhere").want(t, exitDone, `No session has the orderRef "nowhere".`)
-	run(t, s.Namespace, "payments show "+pending).want(t, exitDone, "PENDING", "0.05 EUR", "lost", "till", "Pacific/Kiritimati")
-	run(t, s.Namespace, "payments show ps_"+pending[3:15]+"000000000000000000").want(t, exitError, "Acme acme has no session")
-	run(t, s.Namespace, "payments show "+someSession).want(t, exitError, "belongs to no Merchant in namespace "+s.Namespace)
-	run(t, s.Namespace, "payments list acne").want(t, exitError, "Do you mean acme?")
-	run(t, s.Namespace, "payments list acme --mode Test").want(t, exitError, "no working Test key of "+s.Namespace+"/acme is in a Secret")
-	run(t, s.Namespace, "payments list acme --key nobody").want(t, exitError, "there is no ApiKey nobody")
+	run(t, s.Namespace, "payments list acme --order nowhere").want(t, terminal.ExitDone, `No session has the orderRef "nowhere".`)
+	run(t, s.Namespace, "payments show "+pending).want(t, terminal.ExitDone, "PENDING", "0.05 EUR", "lost", "till", "Pacific/Kiritimati")
+	run(t, s.Namespace, "payments show ps_"+pending[3:15]+"000000000000000000").want(t, terminal.ExitError, "Acme acme has no session")
+	run(t, s.Namespace, "payments show "+someSession).want(t, terminal.ExitError, "belongs to no Merchant in namespace "+s.Namespace)
+	run(t, s.Namespace, "payments list acne").want(t, terminal.ExitError, "Do you mean acme?")
+	run(t, s.Namespace, "payments list acme --mode Test").want(t, terminal.ExitError, "no working Test key of "+s.Namespace+"/acme is in a Secret")
+	run(t, s.Namespace, "payments list acme --key nobody").want(t, terminal.ExitError, "there is no ApiKey nobody")
 
 	// A till has a key, and no kubeconfig.
-	piped := runAs(t, "/nowhere", "default", s.key+"\n", "payments", "list", "--key-stdin", "--status", "FAILED").want(t, exitDone, "0.15 EUR")
+	piped := runAs(t, "/nowhere", "default", s.key+"\n", "payments", "list", "--key-stdin", "--status", "FAILED").want(t, terminal.ExitDone, "0.15 EUR")
 	if text := piped.out + piped.problems + got.problems; strings.Contains(text, s.key) {
 		t.Error("the key is printed")
 	}
 	wrong := newForeignKey(t, "nobody")
-	refused := runAs(t, "/nowhere", "default", wrong, "payments", "list", "--key-stdin").want(t, exitError, "401", "explain-401")
+	refused := runAs(t, "/nowhere", "default", wrong, "payments", "list", "--key-stdin").want(t, terminal.ExitError, "401", "explain-401")
 	if strings.Contains(refused.problems, wrong) {
 		t.Error("the key is printed")
 	}

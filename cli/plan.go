@@ -25,6 +25,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/plan"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -46,19 +47,19 @@ func (p *plugin) planCommand() *cobra.Command {
 		Example: "  kubectl merchant plan -f merchants\n" +
 			"  kubectl merchant plan -f merchants --prune -o markdown\n" +
 			"  cat merchants/*.yaml | kubectl merchant plan -f - -o json",
-		Args: arguments(),
+		Args: terminal.Arguments(),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&files, "filename", "f", nil, "directory, with all below it, or file; -: standard input; may be repeated")
 	flags.BoolVar(&prune, "prune", false, "include objects that are not in the manifests and that the same GitOps tool or kubectl apply manages, as if it deleted them")
 	flags.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "with --prune: look in all namespaces, not only in those of the manifests")
-	out := addOutput(cmd, formatText, formatJSON, formatMarkdown)
+	out := terminal.AddOutput(cmd, formatText, terminal.FormatJSON, formatMarkdown)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case len(files) == 0:
-			return usage(seeHelp(cmd), "--filename is missing")
+			return terminal.Usage(terminal.SeeHelp(cmd), "--filename is missing")
 		case allNamespaces && !prune:
-			return usage("Add --prune, or leave out -A.", "--all-namespaces is for --prune")
+			return terminal.Usage("Add --prune, or leave out -A.", "--all-namespaces is for --prune")
 		}
 		manifests := &plan.Manifests{}
 		for _, file := range files {
@@ -77,7 +78,7 @@ func (p *plugin) planCommand() *cobra.Command {
 		if err := planner.run(cmd.Context(), prune, allNamespaces); err != nil {
 			return err
 		}
-		return writePlan(p.Out, plan.NewReport(planner.state, manifests.Ignored), out.format)
+		return writePlan(p.Out, plan.NewReport(planner.state, manifests.Ignored), out.Format)
 	}
 	return cmd
 }
@@ -85,7 +86,7 @@ func (p *plugin) planCommand() *cobra.Command {
 // manifestError may quote a manifest, which may contain anything.
 func manifestError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return usage("Name a directory or a file with YAML or JSON.", "read the manifests: %w", err)
+		return terminal.Usage("Name a directory or a file with YAML or JSON.", "read the manifests: %w", err)
 	}
 	return fmt.Errorf("read the manifests: %s", plan.Plain(err.Error()))
 }
@@ -93,7 +94,7 @@ func manifestError(err error) error {
 func writePlan(to io.Writer, report plan.Report, format string) error {
 	write := report.WriteText
 	switch format {
-	case formatJSON:
+	case terminal.FormatJSON:
 		write = report.WriteJSON
 	case formatMarkdown:
 		write = report.WriteMarkdown
@@ -102,7 +103,7 @@ func writePlan(to io.Writer, report plan.Report, format string) error {
 		return err
 	}
 	if report.Ends {
-		return &endsError{}
+		return terminal.ErrEnds
 	}
 	return nil
 }

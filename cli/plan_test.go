@@ -24,6 +24,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/plan"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
@@ -328,7 +329,7 @@ func TestPlan_IsWhatHappens(t *testing.T) {
 				t.Errorf("effects (-want +got):\n%s", diff)
 			}
 			quiet := !slices.ContainsFunc(effects, func(effect string) bool { return !strings.HasSuffix(effect, " note") })
-			if want := map[bool]int{true: exitDone, false: exitEnds}[quiet]; code != want {
+			if want := map[bool]int{true: terminal.ExitDone, false: terminal.ExitEnds}[quiet]; code != want {
 				t.Errorf("exit code %d, want %d", code, want)
 			}
 			if again := g.look(key); again != before {
@@ -368,12 +369,12 @@ func TestPlan_DigestOfAnother(t *testing.T) {
 	owner.AwaitReady(first)
 	g.commit("Merchant", "acme", acme)
 	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, keyDigest: "+digest+"}")
-	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END  Another ApiKey has this spec.keyDigest: "+owner.Namespace+"/till")
+	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "MAY END  Another ApiKey has this spec.keyDigest: "+owner.Namespace+"/till")
 	if strings.Contains(got.out, digest) {
 		t.Error("the plan prints a digest")
 	}
 	g.sync()
-	run(t, g.Namespace, "status acme").want(t, exitNegative, "KeyDigestClaimed")
+	run(t, g.Namespace, "status acme").want(t, terminal.ExitNegative, "KeyDigestClaimed")
 }
 
 // With --prune the plan has what the tool manages, and not what a person made. It says that it does not know what the tool deletes: an annotation,
@@ -391,9 +392,9 @@ func TestPlan_Prune(t *testing.T) {
 	for _, key := range []string{"kiosk", "kept"} {
 		g.commit("ApiKey", key, "-")
 	}
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "0 to delete", "2 unchanged")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitDone, "0 to delete", "2 unchanged")
 	for _, args := range []string{"", " -A"} {
-		got := run(t, g.Namespace, "plan --prune -f "+g.dir+args).want(t, exitEnds, "- ApiKey "+g.Namespace+"/kiosk", "- ApiKey "+g.Namespace+"/kept",
+		got := run(t, g.Namespace, "plan --prune -f "+g.dir+args).want(t, terminal.ExitEnds, "- ApiKey "+g.Namespace+"/kiosk", "- ApiKey "+g.Namespace+"/kept",
 			"MAY END  No manifest has this object, which Flux (Kustomization "+g.Namespace+"/shops) manages. This plan does not know whether that tool deletes it",
 			"ENDS     The key gets 401 permanently", "2 to delete")
 		if strings.Contains(got.out, "console") {
@@ -418,7 +419,7 @@ func TestPlan_AfterKubectlApply(t *testing.T) {
 	}
 	apply()
 	g.commit("Merchant", "acme", acme)
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "~ Merchant "+g.Namespace+"/acme", "spec.ipAllowlist", "Keys are accepted from any address")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitDone, "~ Merchant "+g.Namespace+"/acme", "spec.ipAllowlist", "Keys are accepted from any address")
 	apply()
 	var merchant v1alpha1.Merchant
 	if err := g.Kube.Get(t.Context(), client.ObjectKey{Namespace: g.Namespace, Name: "acme"}, &merchant); err != nil || len(merchant.Spec.IPAllowlist) > 0 {
@@ -427,7 +428,7 @@ func TestPlan_AfterKubectlApply(t *testing.T) {
 	// A field that somebody else set stays: it never was in the manifest.
 	g.Change(&merchant, func() { merchant.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	g.Eventually("the operator has handled it", g.handled)
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitDone, "2 unchanged")
 }
 
 // One wrong value hides no other one: the API server checks its rules only when every value has the right form.
@@ -456,7 +457,7 @@ func TestPlan_AllThatIsRefused(t *testing.T) {
 			}
 			g.sync()
 			g.commit("ApiKey", "till", test.after)
-			got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, append(test.want, "1 refused")...)
+			got := run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, append(test.want, "1 refused")...)
 			if strings.Contains(got.out, "<nil>") || strings.Contains(got.out, "&value") {
 				t.Errorf("not in words for people:\n%s", got.out)
 			}
@@ -477,17 +478,17 @@ func TestPlan_Unbuilt(t *testing.T) {
 		code     int
 		want     []string
 	}{
-		"a list of a kind of its own":            {"apiVersion: grafana.example/v1\nkind: DashboardList\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(disabled), "\n", "\n  "), exitEnds, []string{"All keys of this ApiKey get 401"}},
-		"items of a kind that is no list":        {"apiVersion: grafana.example/v1\nkind: Folder\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(disabled), "\n", "\n  "), exitEnds, []string{"All keys of this ApiKey get 401"}},
-		"a list of our kind, items without one":  {ours + "ApiKeyList\nitems:\n- metadata: {name: till}\n  spec: {merchantRef: {name: acme}, state: Disabled}\n", exitEnds, []string{"All keys of this ApiKey get 401"}},
-		"items that are no objects":              {"apiVersion: grafana.example/v1\nkind: DashboardList\nitems: [one, two]\n", exitDone, []string{"1 object of other kinds"}},
-		"a variable":                             {ours + "ApiKey\nmetadata: {name: till}\nspec:\n  merchantRef: {name: acme}\n  state: ${state:=Active}\n", exitEnds, append(unbuilt, "? ApiKey ", "The manifest has ${…}", "1 unknown")},
-		"a variable in a text that anything is":  {ours + "Merchant\nmetadata: {name: acme}\nspec: {displayName: \"Shop ${name}\"}\n", exitEnds, append(unbuilt, "? Merchant ", "The manifest has ${…}")},
-		"a variable as namespace":                {strings.Replace(disabled, "{name: till}", `{name: till, namespace: "${namespace}"}`, 1), exitEnds, append(unbuilt, "? ApiKey ${namespace}/till")},
-		"a Kustomization of Flux with postBuild": {flux(", postBuild: {substitute: {a: b}}"), exitEnds, append(unbuilt, "? Kustomization flux-system/shops", "by spec.postBuild.")},
-		"one with a targetNamespace":             {flux(", targetNamespace: elsewhere"), exitEnds, append(unbuilt, "by spec.targetNamespace.")},
-		"one with patches and a suffix":          {flux(", patches: [], nameSuffix: -b"), exitEnds, append(unbuilt, "by spec.nameSuffix, spec.patches.")},
-		"one that changes nothing":               {flux(""), exitDone, []string{"1 object of other kinds"}},
+		"a list of a kind of its own":            {"apiVersion: grafana.example/v1\nkind: DashboardList\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(disabled), "\n", "\n  "), terminal.ExitEnds, []string{"All keys of this ApiKey get 401"}},
+		"items of a kind that is no list":        {"apiVersion: grafana.example/v1\nkind: Folder\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(disabled), "\n", "\n  "), terminal.ExitEnds, []string{"All keys of this ApiKey get 401"}},
+		"a list of our kind, items without one":  {ours + "ApiKeyList\nitems:\n- metadata: {name: till}\n  spec: {merchantRef: {name: acme}, state: Disabled}\n", terminal.ExitEnds, []string{"All keys of this ApiKey get 401"}},
+		"items that are no objects":              {"apiVersion: grafana.example/v1\nkind: DashboardList\nitems: [one, two]\n", terminal.ExitDone, []string{"1 object of other kinds"}},
+		"a variable":                             {ours + "ApiKey\nmetadata: {name: till}\nspec:\n  merchantRef: {name: acme}\n  state: ${state:=Active}\n", terminal.ExitEnds, append(unbuilt, "? ApiKey ", "The manifest has ${…}", "1 unknown")},
+		"a variable in a text that anything is":  {ours + "Merchant\nmetadata: {name: acme}\nspec: {displayName: \"Shop ${name}\"}\n", terminal.ExitEnds, append(unbuilt, "? Merchant ", "The manifest has ${…}")},
+		"a variable as namespace":                {strings.Replace(disabled, "{name: till}", `{name: till, namespace: "${namespace}"}`, 1), terminal.ExitEnds, append(unbuilt, "? ApiKey ${namespace}/till")},
+		"a Kustomization of Flux with postBuild": {flux(", postBuild: {substitute: {a: b}}"), terminal.ExitEnds, append(unbuilt, "? Kustomization flux-system/shops", "by spec.postBuild.")},
+		"one with a targetNamespace":             {flux(", targetNamespace: elsewhere"), terminal.ExitEnds, append(unbuilt, "by spec.targetNamespace.")},
+		"one with patches and a suffix":          {flux(", patches: [], nameSuffix: -b"), terminal.ExitEnds, append(unbuilt, "by spec.nameSuffix, spec.patches.")},
+		"one that changes nothing":               {flux(""), terminal.ExitDone, []string{"1 object of other kinds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGit(t)
@@ -511,13 +512,13 @@ func TestPlan_NotInManifest(t *testing.T) {
 	g := newGit(t)
 	g.commit("Merchant", "acme", acme)
 	g.sync()
-	run(t, g.Namespace, "keys issue till --merchant acme --permissions all").want(t, exitDone)
+	run(t, g.Namespace, "keys issue till --merchant acme --permissions all").want(t, terminal.ExitDone)
 	g.commit("ApiKey", "till", till)
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged") // defaults are no fields to remove
-	run(t, g.Namespace, "keys rotate till --trigger INC-4711").want(t, exitDone)
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END  "+warning, rotates)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitDone, "2 unchanged") // defaults are no fields to remove
+	run(t, g.Namespace, "keys rotate till --trigger INC-4711").want(t, terminal.ExitDone)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "MAY END  "+warning, rotates)
 	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, rotation: {trigger: INC-4711}}")
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 unchanged")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitDone, "2 unchanged")
 
 	// Flux manages it, and a person has changed it with kubectl.
 	g.commit("ApiKey", "till", till)
@@ -528,7 +529,7 @@ func TestPlan_NotInManifest(t *testing.T) {
 	}
 	g.kubectl("patch", "apikey", "till", "--type=merge", "--patch", `{"spec":{"rotation":{"trigger":"by-hand"}}}`)
 	g.Eventually("the operator has handled it", g.handled)
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END  "+warning, rotates)
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "MAY END  "+warning, rotates)
 
 	// kubectl apply keeps what another command of kubectl has set.
 	g.commit("ApiKey", "kiosk", till)
@@ -537,7 +538,7 @@ func TestPlan_NotInManifest(t *testing.T) {
 	g.commit("ApiKey", "till", "-")
 	g.kubectl("patch", "apikey", "kiosk", "--type=merge", "--patch", `{"spec":{"state":"Disabled"}}`)
 	g.Eventually("the operator has handled it", g.handled)
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "note     "+warning, "spec.state.")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitDone, "note     "+warning, "spec.state.")
 }
 
 func (g git) kubectl(arguments ...string) {
@@ -572,9 +573,9 @@ func TestPlan_MissingNamespace(t *testing.T) {
 		}
 	}
 	write(manifest)
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "! Merchant "+missing+"/acme", "REFUSED", "not found")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "! Merchant "+missing+"/acme", "REFUSED", "not found")
 	write(manifest + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + missing + "}\n")
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "+ Merchant "+missing+"/acme", "MAY END", "did not check", "1 object of other kinds")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "+ Merchant "+missing+"/acme", "MAY END", "did not check", "1 object of other kinds")
 	err := g.Kube.Get(t.Context(), client.ObjectKey{Name: missing}, &corev1.Namespace{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is there: %v", err)
@@ -591,13 +592,13 @@ func TestPlan_OwnerReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	warning := func() {
-		run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "MAY END", "metadata.ownerReferences has Deployment/shop")
+		run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "MAY END", "metadata.ownerReferences has Deployment/shop")
 	}
 	warning()
 	g.Merchant("acme")
 	warning()
 	g.sync()
-	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "1 unchanged", "Only the cluster has a value for spec.rateLimit.burst")
+	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "1 unchanged", "Only the cluster has a value for spec.rateLimit.burst")
 	if strings.Contains(got.out, "ownerReferences") {
 		t.Errorf("it warns of an owner that the object has already:\n%s", got.out)
 	}
@@ -621,13 +622,13 @@ func TestPlan_ForbiddenNamespace(t *testing.T) {
 		return strings.Contains(got.problems, name+" may not list merchants in namespace "+namespace)
 	}
 	g.Eventually("the rights are in force", func() bool { return !forbidden(g.Namespace) })
-	if !forbidden(other) || got.code != exitError || got.out != "" {
+	if !forbidden(other) || got.code != terminal.ExitError || got.out != "" {
 		t.Errorf("exit code %d\nstdout: %s\nstderr: %s", got.code, got.out, got.problems)
 	}
-	run(t, g.Namespace, "plan -f "+g.dir).want(t, exitDone, "2 to create")
+	run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitDone, "2 to create")
 	grant(t, name, other, rules...)
 	g.Eventually("the rights are in force", func() bool { return !forbidden(other) && !forbidden(g.Namespace) })
-	got.want(t, exitDone, "2 to create")
+	got.want(t, terminal.ExitDone, "2 to create")
 }
 
 // Whatever a merge request calls its objects, the plan is made.
@@ -642,11 +643,11 @@ func TestPlan_StrangeObjects(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(g.dir, "all.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, exitEnds, "0 to create", "6 refused", "there is no kind Apikey", "there is no kind Merchant in merchant-operator.io/v9", "metadata.name is missing", "metadata.namespace is not")
+	got := run(t, g.Namespace, "plan -f "+g.dir).want(t, terminal.ExitEnds, "0 to create", "6 refused", "there is no kind Apikey", "there is no kind Merchant in merchant-operator.io/v9", "metadata.name is missing", "metadata.namespace is not")
 	if strings.Contains(got.out, "\x1b") {
 		t.Error("an object's name reaches the terminal as it is")
 	}
-	run(t, g.Namespace, "plan -f "+g.dir+" -f "+g.dir).want(t, exitError, "is there twice")
+	run(t, g.Namespace, "plan -f "+g.dir+" -f "+g.dir).want(t, terminal.ExitError, "is there twice")
 }
 
 // The plan writes nothing and reads no Secret, by the API server's own log. Its account may do nothing but dry runs.
@@ -671,7 +672,7 @@ func TestPlan_WritesNothing(t *testing.T) {
 	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, keyDigest: "+apikey.NewDigest("a key from a vault").Hex()+"}")
 	g.commit("ApiKey", "new", till)
 	kubeconfig := planAccount(t, g, cluster)
-	runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir, "--prune").want(t, exitEnds, "1 to create, 2 to change, 1 to delete, 0 refused")
+	runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir, "--prune").want(t, terminal.ExitEnds, "1 to create, 2 to change, 1 to delete, 0 refused")
 	// The second list of ApiKeys is of all namespaces, which this account may not.
 	want := map[string]int{"list merchants": 1, "list apikeys": 2, "dry run: patch merchants": 2, "dry run: patch apikeys": 3, "dry run: delete apikeys": 1}
 	if diff := cmp.Diff(want, planRequests(t, auditLog)); diff != "" {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 func (p *plugin) reportCommand() *cobra.Command {
@@ -27,7 +28,7 @@ func (p *plugin) reportCommand() *cobra.Command {
 			"to read is left out, and the report says which rule to add.",
 		Example: "  kubectl merchant report -n shops > report.yaml\n" +
 			"  kubectl merchant report -A > report.yaml",
-		Args: arguments(),
+		Args: terminal.Arguments(),
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "report the merchants of all namespaces")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +41,7 @@ func (p *plugin) reportCommand() *cobra.Command {
 			return err
 		}
 		var text strings.Builder
-		if err := writeYAML(&text, collected); err != nil {
+		if err := terminal.WriteYAML(&text, collected); err != nil {
 			return err
 		}
 		fmt.Fprint(p.Out, redact(text.String()))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 )
@@ -45,7 +46,7 @@ func TestReport_NoSecret(t *testing.T) {
 	if err := installation.Client.Patch(t.Context(), merchant, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.FieldOwner(secrets["a person's name"])); err != nil {
 		t.Fatal(err)
 	}
-	run(t, n.Namespace, "keys disable till").want(t, exitDone)
+	run(t, n.Namespace, "keys disable till").want(t, terminal.ExitDone)
 	unissued := n.Unissued("console", "acme")
 	path, body := fixture.RotateByID(unissued, 1, 0)
 	body = strings.Replace(body, `"ann"`, `"`+secrets["of a person"]+`"`, 1)
@@ -83,7 +84,7 @@ func TestReport_NoSecret(t *testing.T) {
 			}
 		}
 	}
-	report := run(t, n.Namespace, "report").want(t, exitDone)
+	report := run(t, n.Namespace, "report").want(t, terminal.ExitDone)
 	for what, secret := range secrets {
 		digest := apikey.NewDigest(secret)
 		for form, text := range map[string]string{
@@ -112,7 +113,7 @@ func TestReport_NoSecret(t *testing.T) {
 // A report that lacks a part does not name the person who lacks the right.
 func TestReport_MissingRight(t *testing.T) {
 	n := newTenant(t)
-	report := runAs(t, admin, n.Namespace, "", "report", "--as", "Ann Example").want(t, exitDone)
+	report := runAs(t, admin, n.Namespace, "", "report", "--as", "Ann Example").want(t, terminal.ExitDone)
 	if !strings.Contains(report.out, "may not list") || strings.Contains(report.out, "Ann") {
 		t.Errorf("%s\n%s", report.out, report.problems)
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 func (p *plugin) revealCommand() *cobra.Command {
@@ -21,7 +22,7 @@ func (p *plugin) revealCommand() *cobra.Command {
 		Long: "Print the key of an ApiKey from its Secret, and nothing else, to stdout. A key that is in no Secret cannot be printed by anybody;\n" +
 			"the command then says what to do.",
 		Example:           "  kubectl merchant keys reveal acme-till-1 -n shops",
-		Args:              arguments("NAME"),
+		Args:              terminal.Arguments("NAME"),
 		ValidArgsFunction: p.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kube, err := p.connect()
@@ -45,7 +46,7 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 	}
 	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
 	if usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition); usable != nil && usable.Status == metav1.ConditionFalse {
-		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", inline(usable.Reason), inline(usable.Message))
+		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", terminal.Inline(usable.Reason), terminal.Inline(usable.Message))
 	}
 	fmt.Fprintf(p.Out, "%s\n", plaintext)
 	return nil
@@ -59,7 +60,7 @@ func (c *cluster) deliveredKey(ctx context.Context, key *v1alpha1.ApiKey) (strin
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.DeliverySecretName()}, &secret)
 	if apierrors.IsNotFound(err) {
-		return "", hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, key.DeliverySecretName())
+		return "", terminal.Hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, key.DeliverySecretName())
 	}
 	if err != nil {
 		return "", fmt.Errorf("read Secret %s/%s: %w", key.Namespace, key.DeliverySecretName(), err)
@@ -67,7 +68,7 @@ func (c *cluster) deliveredKey(ctx context.Context, key *v1alpha1.ApiKey) (strin
 	plaintext := string(secret.Data["apiKey"])
 	// A Secret of somebody else, or of an older key, would cost the reader an hour.
 	if string(secret.Data["prefix"]) != key.Status.Prefix || plaintext == "" {
-		return "", hinted("Try again; if it stays so: "+newKeyHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
+		return "", terminal.Hinted("Try again; if it stays so: "+newKeyHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
 	}
 	return plaintext, nil
 }
@@ -77,21 +78,21 @@ func delivered(key *v1alpha1.ApiKey) error {
 	name := key.Namespace + "/" + key.Name
 	switch {
 	case key.Spec.KeyDigest != "":
-		return hinted("Ask the person who generated it.", "the key of %s is externally generated; the cluster has only its SHA-256", name)
+		return terminal.Hinted("Ask the person who generated it.", "the key of %s is externally generated; the cluster has only its SHA-256", name)
 	case key.DeliverySecretName() == "":
-		return hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
+		return terminal.Hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
 	}
 	if reason, blocked := obstacle(key); blocked && !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
-		return hinted(mendFirst(key), "no Secret has the key of %s: %s", name, reason)
+		return terminal.Hinted(mendFirst(key), "no Secret has the key of %s: %s", name, reason)
 	}
 	condition := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition)
 	switch {
 	case condition == nil:
-		return hinted("See: kubectl merchant status "+key.Spec.MerchantRef.Name+" -n "+key.Namespace, "the operator has not delivered the key of %s yet", name)
+		return terminal.Hinted("See: kubectl merchant status "+key.Spec.MerchantRef.Name+" -n "+key.Namespace, "the operator has not delivered the key of %s yet", name)
 	case condition.Reason == v1alpha1.ReasonRotatedOverHTTP:
-		return hinted("If it is lost: "+newKeyHint(key), "the key of %s was rotated over HTTP, so only the caller has it", name)
+		return terminal.Hinted("If it is lost: "+newKeyHint(key), "the key of %s was rotated over HTTP, so only the caller has it", name)
 	case condition.Status != "True":
-		return hinted(newKeyHint(key), "no Secret has the key of %s: %s", name, condition.Message)
+		return terminal.Hinted(newKeyHint(key), "no Secret has the key of %s: %s", name, condition.Message)
 	}
 	return nil
 }

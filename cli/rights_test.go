@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
@@ -53,13 +54,13 @@ var rights = []struct {
 	{command: "keys enable till", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "enabled"},
 	{command: "keys reveal till", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "mk_live_"},
 	{command: "explain-401 --key-stdin --from 203.0.113.7", input: "till", roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, prints: "ACCEPTED"},
-	{command: "explain-401 --key-stdin --from 203.0.113.7", input: strings.Repeat("n", 40), roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, code: exitNegative, prints: "REFUSED (unknown)"},
+	{command: "explain-401 --key-stdin --from 203.0.113.7", input: strings.Repeat("n", 40), roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, code: terminal.ExitNegative, prints: "REFUSED (unknown)"},
 	{command: "allowlist test acme 203.0.113.7", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "is allowed"},
 	{command: "plan -f -", input: "kind: Merchant\napiVersion: merchant-operator.io/v1alpha1\nmetadata: {name: acme}\nspec: {displayName: Acme acme}", roles: map[string][]string{ofMerchants: {"merchant-planner"}}, prints: "1 unchanged"},
 	{command: "webhooks status", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "No webhooks"},
 	// A pod of this test has no kubelet.
-	{command: "webhooks dead-letters", roles: map[string][]string{ofSystem: {"merchant-webhooks"}}, code: exitError, prints: "exec into pod"},
-	{command: "webhooks resend --all", roles: map[string][]string{ofSystem: {"merchant-webhooks"}}, code: exitError, prints: "exec into pod"},
+	{command: "webhooks dead-letters", roles: map[string][]string{ofSystem: {"merchant-webhooks"}}, code: terminal.ExitError, prints: "exec into pod"},
+	{command: "webhooks resend --all", roles: map[string][]string{ofSystem: {"merchant-webhooks"}}, code: terminal.ExitError, prints: "exec into pod"},
 	{command: "payments list acme", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "No payments on"},
 	{command: "payments export acme --day yesterday", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "sessionId,status"},
 	{command: "payments show SESSION_ID -o json", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: `"status": "PENDING"`},
@@ -87,7 +88,7 @@ func TestRights(t *testing.T) {
 	for i, test := range rights {
 		t.Run(test.command, func(t *testing.T) {
 			if strings.HasPrefix(test.command, "explain-401") && test.input == "till" {
-				till = strings.TrimSpace(run(t, n.Namespace, "keys reveal till").want(t, exitDone).out)
+				till = strings.TrimSpace(run(t, n.Namespace, "keys reveal till").want(t, terminal.ExitDone).out)
 				test.input = till
 			}
 			name := fmt.Sprintf("%s-%d", n.Namespace, i)
@@ -101,7 +102,7 @@ func TestRights(t *testing.T) {
 				if asked == nil {
 					return true
 				}
-				if got.code != exitError {
+				if got.code != terminal.ExitError {
 					t.Fatalf("exit code %d without a right", got.code)
 				}
 				var rules []rbacv1.PolicyRule
@@ -156,13 +157,13 @@ func TestReport_NoRights(t *testing.T) {
 	n.ApiKey("till", "acme")
 	name := n.Namespace + "-reporter"
 	kubeconfig := user(t, name)
-	runAs(t, kubeconfig, n.Namespace, "", "report").want(t, exitDone, "left out: error: "+name+" may not list merchants in namespace "+n.Namespace, "may not list deployments in namespace merchant-operator-system")
+	runAs(t, kubeconfig, n.Namespace, "", "report").want(t, terminal.ExitDone, "left out: error: "+name+" may not list merchants in namespace "+n.Namespace, "may not list deployments in namespace merchant-operator-system")
 	roles := documented(t)
 	grant(t, name, n.Namespace, slices.Concat(roles["merchant-manager"], roles["merchant-support"])...)
 	grant(t, name, kubetest.SystemNamespace, roles["merchant-support"]...)
 	n.Eventually("nothing is left out", func() bool {
 		got := runAs(t, kubeconfig, n.Namespace, "", "report")
-		return got.code == exitDone && !strings.Contains(got.problems, "left out") && strings.Contains(got.out, "name: acme")
+		return got.code == terminal.ExitDone && !strings.Contains(got.problems, "left out") && strings.Contains(got.out, "name: acme")
 	})
-	runAs(t, user(t, n.Namespace+"-nobody"), n.Namespace, "", "status", "-A").want(t, exitError, "may not list merchants in all namespaces", "Add this rule to a ClusterRole")
+	runAs(t, user(t, n.Namespace+"-nobody"), n.Namespace, "", "status", "-A").want(t, terminal.ExitError, "may not list merchants in all namespaces", "Add this rule to a ClusterRole")
 }

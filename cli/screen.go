@@ -5,28 +5,28 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // writeText writes one screen about a merchant.
 func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
-	table := newTable(to)
-	row(table, "Merchant", fmt.Sprintf("%s/%s (%s), %s", s.Namespace, s.Name, s.DisplayName, cmp.Or(s.MerchantID, "no id yet")))
-	row(table, "State", fmt.Sprintf("%s, %s", s.State, s.Ready))
-	row(table, "Allowlist", s.allowlist())
+	table := terminal.NewTable(to)
+	terminal.Row(table, "Merchant", fmt.Sprintf("%s/%s (%s), %s", s.Namespace, s.Name, s.DisplayName, cmp.Or(s.MerchantID, "no id yet")))
+	terminal.Row(table, "State", fmt.Sprintf("%s, %s", s.State, s.Ready))
+	terminal.Row(table, "Allowlist", s.allowlist())
 	if s.Refused != nil {
 		for _, block := range s.Refused.Refused {
-			row(table, "Not on it", refused(block, s.Keys, now))
+			terminal.Row(table, "Not on it", refused(block, s.Keys, now))
 		}
 	}
-	row(table, "Webhook", s.Webhook.describe(now))
+	terminal.Row(table, "Webhook", s.Webhook.describe(now))
 	if s.Webhook != nil {
-		row(table, "Events", fmt.Sprintf("%d pending, %s", s.Webhook.Pending, plural(s.Webhook.Dead, "dead letter")))
+		terminal.Row(table, "Events", fmt.Sprintf("%d pending, %s", s.Webhook.Pending, terminal.Plural(s.Webhook.Dead, "dead letter")))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
 		fmt.Fprintln(to, "  nothing to do")
 	}
 	for _, next := range s.Next {
-		fmt.Fprintln(to, "  "+inline(next))
+		fmt.Fprintln(to, "  "+terminal.Inline(next))
 	}
 	return nil
 }
@@ -55,14 +55,14 @@ func (r readiness) String() string {
 
 func (w *webhookStatus) describe(now time.Time) string {
 	if w == nil {
-		return none
+		return terminal.None
 	}
 	text := w.URL + ", " + w.health()
 	if w.LastDelivery != nil {
-		text += ", last delivery " + ago(&w.LastDelivery.Time, now) + " ago"
+		text += ", last delivery " + terminal.Ago(&w.LastDelivery.Time, now) + " ago"
 	}
 	if failure := w.LastFailure; failure != nil {
-		text += ", last failure " + ago(&failure.Time, now) + " ago: " + failure.Reason
+		text += ", last failure " + terminal.Ago(&failure.Time, now) + " ago: " + failure.Reason
 		if failure.StatusCode != 0 {
 			text += " " + strconv.Itoa(int(failure.StatusCode))
 		}
@@ -71,21 +71,21 @@ func (w *webhookStatus) describe(now time.Time) string {
 }
 
 func writeKeys(to io.Writer, keys []keyStatus, now time.Time) error {
-	table := newTable(to)
-	row(table, "KEY", "MODE", "PREFIX", "STATUS", "AGE", "LAST USE", "ENDS", "OLD KEYS END", "OLD KEY USED", "SECRET")
+	table := terminal.NewTable(to)
+	terminal.Row(table, "KEY", "MODE", "PREFIX", "STATUS", "AGE", "LAST USE", "ENDS", "OLD KEYS END", "OLD KEY USED", "SECRET")
 	for _, key := range keys {
-		age, overlap, oldUse := none, none, none
+		age, overlap, oldUse := terminal.None, terminal.None, terminal.None
 		if key.Issued != nil {
-			age = ago(&key.Issued.Time, now)
+			age = terminal.Ago(&key.Issued.Time, now)
 		}
 		if len(key.Previous) > 0 {
-			overlap, oldUse = until(&key.Previous[0].ValidUntil, now), key.oldKeyUse(now)
+			overlap, oldUse = terminal.Until(&key.Previous[0].ValidUntil, now), key.oldKeyUse(now)
 		}
-		ends := until(key.ExpiresAt, now)
+		ends := terminal.Until(key.ExpiresAt, now)
 		if key.Rotates != nil && (key.ExpiresAt == nil || key.Rotates.Before(key.ExpiresAt)) {
-			ends = until(key.Rotates, now) + " (rotation)"
+			ends = terminal.Until(key.Rotates, now) + " (rotation)"
 		}
-		row(table, key.Name, string(key.Mode), cmp.Or(key.Prefix, none), key.Ready.Reason, age, ago(key.LastUsed, now), ends, overlap, oldUse, cmp.Or(key.Secret, none))
+		terminal.Row(table, key.Name, string(key.Mode), cmp.Or(key.Prefix, terminal.None), key.Ready.Reason, age, terminal.Ago(key.LastUsed, now), ends, overlap, oldUse, cmp.Or(key.Secret, terminal.None))
 	}
 	return table.Flush()
 }
@@ -95,9 +95,9 @@ func (k keyStatus) oldKeyUse(now time.Time) string {
 	used := k.oldKeyUsed()
 	switch {
 	case used != nil:
-		return ago(used, now)
+		return terminal.Ago(used, now)
 	case k.OldKeyInUse == metav1.ConditionFalse:
-		return none
+		return terminal.None
 	}
 	return "unknown"
 }
@@ -106,7 +106,7 @@ func (s merchantStatus) allowlist() string {
 	if len(s.Allowlist) == 0 {
 		return "any address"
 	}
-	list := strings.Join(names(s.Allowlist, func(block v1alpha1.IPBlock) string { return string(block) }), ",")
+	list := terminal.Join(s.Allowlist, ",")
 	if s.AllowlistMode == v1alpha1.IPAllowlistReport {
 		list += " (report only)"
 	}
@@ -115,7 +115,7 @@ func (s merchantStatus) allowlist() string {
 
 // refused is a line about a block that is not on the allowlist of the merchant, or of a key.
 func refused(block v1alpha1.RefusedBlock, keys []keyStatus, now time.Time) string {
-	line := fmt.Sprintf("%s, %s, the last %s ago", block.Block, plural(block.Requests, "request"), ago(&block.LastSeen, now))
+	line := fmt.Sprintf("%s, %s, the last %s ago", block.Block, terminal.Plural(block.Requests, "request"), terminal.Ago(&block.LastSeen, now))
 	if block.KeyID == "" {
 		return line
 	}

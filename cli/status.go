@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 func (p *plugin) statusCommand() *cobra.Command {
@@ -26,14 +27,14 @@ func (p *plugin) statusCommand() *cobra.Command {
 		Example: "  kubectl merchant status -A\n" +
 			"  kubectl merchant status acme-coffee -n shops\n" +
 			"  kubectl merchant status acme-coffee -n shops -o json",
-		Args:              arguments("[MERCHANT]"),
+		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: p.completeMerchants,
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the merchants of all namespaces")
-	out := addOutput(cmd, formatJSON, formatYAML, formatName)
+	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if allNamespaces && len(args) > 0 {
-			return usage("Leave out -A, or the name.", "a name is in one namespace")
+			return terminal.Usage("Leave out -A, or the name.", "a name is in one namespace")
 		}
 		kube, err := p.connect()
 		if err != nil {
@@ -114,14 +115,17 @@ type webhookStatus struct {
 	v1alpha1.WebhookStatus `json:",inline"`
 }
 
-func (s merchantStatus) names() []string {
-	return append([]string{merchantKind + "/" + s.Name}, names(s.Keys, func(key keyStatus) string { return apiKeyKind + "/" + key.Name })...)
-}
+// Names of kinds in -o name.
+const (
+	merchantKind = "merchant.merchant-operator.io"
+	apiKeyKind   = "apikey.merchant-operator.io"
+)
 
-func names[T any](all []T, name func(T) string) []string {
-	names := make([]string, len(all))
-	for i, one := range all {
-		names[i] = name(one)
+// Names are those of the Merchant and its ApiKeys, for -o name.
+func (s merchantStatus) Names() []string {
+	names := []string{merchantKind + "/" + s.Name}
+	for _, key := range s.Keys {
+		names = append(names, apiKeyKind+"/"+key.Name)
 	}
 	return names
 }
@@ -178,7 +182,7 @@ func (s merchantStatus) working() (n int) {
 	return n
 }
 
-func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, out *output) error {
+func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, out *terminal.Output) error {
 	merchant, err := kube.merchant(ctx, name)
 	if err != nil {
 		return err
@@ -189,11 +193,11 @@ func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, o
 	}
 	now := p.now()
 	s := newMerchantStatus(merchant, ownKeys(keys.Items, merchant), now)
-	if err := out.write(p.Out, s, func(to io.Writer) error { return s.writeText(to, now) }); err != nil {
+	if err := out.Write(p.Out, s, func(to io.Writer) error { return s.writeText(to, now) }); err != nil {
 		return err
 	}
 	if !s.Ready.Status || s.State != v1alpha1.MerchantActive || s.working() == 0 {
-		return &negativeError{}
+		return &terminal.NegativeError{}
 	}
 	return nil
 }
@@ -221,7 +225,7 @@ func (p *plugin) merchants(ctx context.Context, kube *cluster, args []string, al
 	return merchants.Items, nil
 }
 
-func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces bool, out *output) error {
+func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces bool, out *terminal.Output) error {
 	merchants, err := p.merchants(ctx, kube, nil, allNamespaces)
 	if err != nil {
 		return err
@@ -235,7 +239,7 @@ func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces
 	for i := range merchants {
 		list.Items[i] = newMerchantStatus(&merchants[i], ownKeys(keys.Items, &merchants[i]), now)
 	}
-	if len(list.Items) == 0 && out.format == "" {
+	if len(list.Items) == 0 && out.Format == "" {
 		where := "in namespace " + kube.namespace
 		if allNamespaces {
 			where = "in any namespace"
@@ -243,7 +247,7 @@ func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces
 		fmt.Fprintf(p.ErrOut, "No merchants %s.\n", where)
 		return nil
 	}
-	return out.write(p.Out, list, func(to io.Writer) error { return list.writeTable(to, now) })
+	return out.Write(p.Out, list, func(to io.Writer) error { return list.writeTable(to, now) })
 }
 
 // merchantList is all merchants; -o json prints it.
@@ -253,17 +257,22 @@ type merchantList struct {
 	allNamespaces bool
 }
 
-func (l merchantList) names() []string {
-	return names(l.Items, func(s merchantStatus) string { return merchantKind + "/" + s.Name })
+// Names are those of the Merchants, for -o name.
+func (l merchantList) Names() []string {
+	var names []string
+	for _, s := range l.Items {
+		names = append(names, merchantKind+"/"+s.Name)
+	}
+	return names
 }
 
 func (l merchantList) writeTable(to io.Writer, now time.Time) error {
-	table := newTable(to)
+	table := terminal.NewTable(to)
 	header := []string{"NAME", "STATE", "READY", "KEYS", "LAST USE", "ALLOWLIST", "WEBHOOK", "DEAD LETTERS", "AGE"}
 	if l.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
-	row(table, header...)
+	terminal.Row(table, header...)
 	for _, s := range l.Items {
 		var lastUse *metav1.Time
 		for _, key := range s.Keys {
@@ -273,18 +282,18 @@ func (l merchantList) writeTable(to io.Writer, now time.Time) error {
 				}
 			}
 		}
-		webhook, dead := none, int64(0)
+		webhook, dead := terminal.None, int64(0)
 		if s.Webhook != nil {
 			webhook, dead = s.Webhook.health(), s.Webhook.Dead
 		}
 		cells := []string{
-			s.Name, string(s.State), s.Ready.Reason, fmt.Sprintf("%d/%d", s.working(), len(s.Keys)), ago(lastUse, now), s.allowlist(), webhook,
-			strconv.FormatInt(dead, 10), ago(&s.Created, now),
+			s.Name, string(s.State), s.Ready.Reason, fmt.Sprintf("%d/%d", s.working(), len(s.Keys)), terminal.Ago(lastUse, now), s.allowlist(), webhook,
+			strconv.FormatInt(dead, 10), terminal.Ago(&s.Created, now),
 		}
 		if l.allNamespaces {
 			cells = append([]string{s.Namespace}, cells...)
 		}
-		row(table, cells...)
+		terminal.Row(table, cells...)
 	}
 	return table.Flush()
 }

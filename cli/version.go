@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 func (p *plugin) versionCommand() *cobra.Command {
@@ -19,10 +21,10 @@ func (p *plugin) versionCommand() *cobra.Command {
 		Long:  "Show the versions of this plugin and of the installed product, and warn if they differ.",
 		Example: "  kubectl merchant version\n" +
 			"  kubectl merchant version --client",
-		Args: arguments(),
+		Args: terminal.Arguments(),
 	}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this plugin, and ask no cluster")
-	out := addOutput(cmd, formatJSON, formatYAML)
+	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		versions := versions{Client: p.version}
 		if !clientOnly {
@@ -39,11 +41,11 @@ func (p *plugin) versionCommand() *cobra.Command {
 		for _, warning := range versions.warnings(p.systemNamespace, clientOnly) {
 			fmt.Fprintln(p.ErrOut, "warning: "+warning)
 		}
-		return out.write(p.Out, versions, func(to io.Writer) error {
-			table := newTable(to)
-			row(table, "Client", versions.Client)
+		return out.Write(p.Out, versions, func(to io.Writer) error {
+			table := terminal.NewTable(to)
+			terminal.Row(table, "Client", versions.Client)
 			for _, server := range versions.Server {
-				row(table, "Server", server.Version, server.Role)
+				terminal.Row(table, "Server", server.Version, server.Role)
 			}
 			return table.Flush()
 		})

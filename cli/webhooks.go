@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -23,7 +24,7 @@ func (p *plugin) webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhooks",
 		Short: "Show the health of webhooks, list dead letters and send them again",
-		Args:  needCommand,
+		Args:  terminal.NeedCommand,
 		RunE:  commandline.PrintHelp,
 	}
 	cmd.AddCommand(p.webhookStatusCommand(), p.deadLettersCommand(), p.resendCommand())
@@ -38,14 +39,14 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 		Long:  "Show the health of the webhooks of merchants. The exit code is 3 if one is not healthy.",
 		Example: "  kubectl merchant webhooks status -A\n" +
 			"  kubectl merchant webhooks status acme-coffee -n shops",
-		Args:              arguments("[MERCHANT]"),
+		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: p.completeMerchants,
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the webhooks of all namespaces")
-	out := addOutput(cmd, formatJSON, formatYAML)
+	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if allNamespaces && len(args) > 0 {
-			return usage("Leave out -A, or the name.", "a name is in one namespace")
+			return terminal.Usage("Leave out -A, or the name.", "a name is in one namespace")
 		}
 		kube, err := p.connect()
 		if err != nil {
@@ -61,15 +62,15 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 				webhooks = append(webhooks, merchantWebhook{s.Namespace, s.Name, *s.Webhook})
 			}
 		}
-		if len(webhooks) == 0 && out.format == "" {
+		if len(webhooks) == 0 && out.Format == "" {
 			fmt.Fprintln(p.ErrOut, "No webhooks.")
 			return nil
 		}
-		if err := out.write(p.Out, webhooks, func(to io.Writer) error { return p.writeWebhooks(to, webhooks) }); err != nil {
+		if err := out.Write(p.Out, webhooks, func(to io.Writer) error { return p.writeWebhooks(to, webhooks) }); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(webhooks, func(w merchantWebhook) bool { return w.Webhook.Healthy != nil && !w.Webhook.Healthy.Status }) {
-			return &negativeError{}
+			return &terminal.NegativeError{}
 		}
 		return nil
 	}
@@ -84,17 +85,17 @@ type merchantWebhook struct {
 }
 
 func (p *plugin) writeWebhooks(to io.Writer, webhooks []merchantWebhook) error {
-	table := newTable(to)
-	row(table, "MERCHANT", "URL", "HEALTH", "LAST DELIVERY", "LAST FAILURE", "PENDING", "DEAD LETTERS")
+	table := terminal.NewTable(to)
+	terminal.Row(table, "MERCHANT", "URL", "HEALTH", "LAST DELIVERY", "LAST FAILURE", "PENDING", "DEAD LETTERS")
 	for _, w := range webhooks {
-		delivery, failure := none, none
+		delivery, failure := terminal.None, terminal.None
 		if w.Webhook.LastDelivery != nil {
-			delivery = ago(&w.Webhook.LastDelivery.Time, p.now())
+			delivery = terminal.Ago(&w.Webhook.LastDelivery.Time, p.now())
 		}
 		if last := w.Webhook.LastFailure; last != nil {
-			failure = ago(&last.Time, p.now()) + " (" + last.Reason + ")"
+			failure = terminal.Ago(&last.Time, p.now()) + " (" + last.Reason + ")"
 		}
-		row(table, w.Namespace+"/"+w.Name, w.Webhook.URL, w.Webhook.health(), delivery, failure,
+		terminal.Row(table, w.Namespace+"/"+w.Name, w.Webhook.URL, w.Webhook.health(), delivery, failure,
 			strconv.FormatInt(w.Webhook.Pending, 10), strconv.FormatInt(w.Webhook.Dead, 10))
 	}
 	return table.Flush()
@@ -112,14 +113,14 @@ func (f *redisFlag) resolve() (string, error) {
 	url := f.url
 	if url == "env" {
 		if url = os.Getenv("REDIS_URL"); url == "" {
-			return "", usage("Set REDIS_URL, or leave out --redis-url.", "--redis-url is env, and REDIS_URL is empty")
+			return "", terminal.Usage("Set REDIS_URL, or leave out --redis-url.", "--redis-url is env, and REDIS_URL is empty")
 		}
 	}
 	if url == "" {
 		return "", nil
 	}
 	if err := redis.CheckURL(url); err != nil {
-		return "", usage("Without --redis-url a pod of the dispatcher is asked.", "%w", err)
+		return "", terminal.Usage("Without --redis-url a pod of the dispatcher is asked.", "%w", err)
 	}
 	return url, nil
 }
@@ -158,14 +159,14 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 		Long:  "List events that could not be delivered, through a pod of the dispatcher: it needs the right to exec into it.",
 		Example: "  kubectl merchant webhooks dead-letters --merchant shops/acme-coffee\n" +
 			"  kubectl merchant webhooks dead-letters --redis-url=env -o json",
-		Args: arguments(),
+		Args: terminal.Arguments(),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Merchant, "merchant", "", "list only those of this merchant: "+merchantHelp+"; empty: all")
 	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
 	flags.IntVar(&options.Limit, "limit", 100, "maximum number to list; 0: all")
 	way.add(cmd)
-	out := addOutput(cmd, formatJSON, formatYAML, formatName)
+	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatName)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		remote, err := p.remote(&way)
 		if err != nil {
@@ -174,7 +175,7 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 		options.Merchant, options.Output = qualified(remote.kube.namespace, options.Merchant), deadletters.OutputJSON
 		options.RedisURL = "redis://unused" // Validate wants one
 		if err := options.Validate(); err != nil {
-			return usage(seeHelp(cmd), "%w", err)
+			return terminal.Usage(terminal.SeeHelp(cmd), "%w", err)
 		}
 		entries, err := remote.list(cmd.Context(), options)
 		if err != nil {
@@ -185,11 +186,11 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 				return err
 			}
 		}
-		if len(entries) == 0 && out.format == "" {
+		if len(entries) == 0 && out.Format == "" {
 			fmt.Fprintln(p.ErrOut, "No dead letters.")
 			return nil
 		}
-		return out.write(p.Out, entryList(entries), func(to io.Writer) error { return deadletters.WriteTable(to, entries) })
+		return out.Write(p.Out, entryList(entries), func(to io.Writer) error { return deadletters.WriteTable(to, entries) })
 	}
 	return cmd
 }
@@ -197,8 +198,12 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 // entryList is dead letters; -o name prints their ids.
 type entryList []deadletters.Entry
 
-func (l entryList) names() []string {
-	return names(l, func(e deadletters.Entry) string { return e.ID })
+// Names are the ids of the events.
+func (l entryList) Names() (ids []string) {
+	for _, entry := range l {
+		ids = append(ids, entry.ID)
+	}
+	return ids
 }
 
 func (p *plugin) resendCommand() *cobra.Command {
@@ -225,7 +230,7 @@ func (p *plugin) resendCommand() *cobra.Command {
 		}
 		options.IDs, options.Merchant, options.RedisURL = args, qualified(remote.kube.namespace, options.Merchant), "redis://unused"
 		if err := options.Validate(); err != nil {
-			return usage("List them with: kubectl merchant webhooks dead-letters", "%w", err)
+			return terminal.Usage("List them with: kubectl merchant webhooks dead-letters", "%w", err)
 		}
 		if err := remote.kube.checkQualified(cmd.Context(), options.Merchant); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
@@ -42,49 +43,49 @@ func TestWebhooks(t *testing.T) {
 		received.Add(1)
 	}))
 	t.Cleanup(receiver.Close)
-	run(t, n.Namespace, "webhooks status").want(t, exitDone, "No webhooks.")
+	run(t, n.Namespace, "webhooks status").want(t, terminal.ExitDone, "No webhooks.")
 	n.Merchant("acme", func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: receiver.URL} })
 	_, key := n.ApiKey("till", "acme")
 	eventuallyMe(t, n, key, http.StatusOK)
-	run(t, n.Namespace, "webhooks status acme").want(t, exitDone, "no event yet")
+	run(t, n.Namespace, "webhooks status acme").want(t, terminal.ExitDone, "no event yet")
 	redis := " --redis-url=" + installation.Redis.URL()
-	run(t, n.Namespace, "webhooks dead-letters --merchant acme"+redis).want(t, exitDone, "No dead letters.")
+	run(t, n.Namespace, "webhooks dead-letters --merchant acme"+redis).want(t, terminal.ExitDone, "No dead letters.")
 
-	run(t, n.Namespace, "webhooks dead-letters --merchant acne"+redis).want(t, exitError, "there is no Merchant acne", "Do you mean acme?")
-	run(t, n.Namespace, "webhooks resend --merchant acne"+redis).want(t, exitError, "there is no Merchant acne", "Do you mean acme?")
+	run(t, n.Namespace, "webhooks dead-letters --merchant acne"+redis).want(t, terminal.ExitError, "there is no Merchant acne", "Do you mean acme?")
+	run(t, n.Namespace, "webhooks resend --merchant acne"+redis).want(t, terminal.ExitError, "there is no Merchant acne", "Do you mean acme?")
 
 	endedSession(t, key)
 	n.Eventually("the webhook is disabled", func() bool {
 		got := run(t, n.Namespace, "webhooks status acme")
-		return got.code == exitNegative && strings.Contains(got.out, "EndpointGone")
+		return got.code == terminal.ExitNegative && strings.Contains(got.out, "EndpointGone")
 	})
 	n.Eventually("the merchant's status says so", func() bool {
 		return strings.Contains(run(t, n.Namespace, "status acme").out, "webhooks dead-letters --merchant "+n.Namespace+"/acme")
 	})
-	run(t, n.Namespace, "webhooks dead-letters --merchant acme"+redis).want(t, exitDone, "FAILED AT", "session.cancelled", n.Namespace+"/acme", "410", "gone")
+	run(t, n.Namespace, "webhooks dead-letters --merchant acme"+redis).want(t, terminal.ExitDone, "FAILED AT", "session.cancelled", n.Namespace+"/acme", "410", "gone")
 	t.Setenv("REDIS_URL", installation.Redis.URL())
 	var entries []deadletters.Entry
-	if err := json.Unmarshal([]byte(run(t, n.Namespace, "webhooks dead-letters --merchant acme --redis-url=env -o json").want(t, exitDone).out), &entries); err != nil || len(entries) != 1 {
+	if err := json.Unmarshal([]byte(run(t, n.Namespace, "webhooks dead-letters --merchant acme --redis-url=env -o json").want(t, terminal.ExitDone).out), &entries); err != nil || len(entries) != 1 {
 		t.Fatalf("-o json: %+v, %v", entries, err)
 	}
-	if got := run(t, n.Namespace, "webhooks dead-letters --merchant acme --redis-url=env -o name").want(t, exitDone).out; got != entries[0].ID+"\n" {
+	if got := run(t, n.Namespace, "webhooks dead-letters --merchant acme --redis-url=env -o name").want(t, terminal.ExitDone).out; got != entries[0].ID+"\n" {
 		t.Errorf("-o name: %s", got)
 	}
-	run(t, n.Namespace, "webhooks resend --merchant acme --redis-url=env").want(t, exitError, "queued for delivery: 0", "add --resume")
+	run(t, n.Namespace, "webhooks resend --merchant acme --redis-url=env").want(t, terminal.ExitError, "queued for delivery: 0", "add --resume")
 	repaired.Store(true)
-	run(t, n.Namespace, "webhooks resend "+entries[0].ID+" --resume --redis-url=env").want(t, exitDone, "queued for delivery: 1")
+	run(t, n.Namespace, "webhooks resend "+entries[0].ID+" --resume --redis-url=env").want(t, terminal.ExitDone, "queued for delivery: 1")
 	n.Eventually("the event has arrived", func() bool { return received.Load() > 0 })
-	n.Eventually("the webhook is healthy", func() bool { return run(t, n.Namespace, "webhooks status acme").code == exitDone })
+	n.Eventually("the webhook is healthy", func() bool { return run(t, n.Namespace, "webhooks status acme").code == terminal.ExitDone })
 	n.Eventually("the status has no dead letter any more", func() bool {
 		return strings.Contains(run(t, n.Namespace, "status acme").out, "0 dead letters")
 	})
 
 	t.Setenv("REDIS_URL", "")
-	run(t, n.Namespace, "webhooks resend --all --redis-url=env").want(t, exitUsage, "REDIS_URL is empty")
-	run(t, n.Namespace, "webhooks resend").want(t, exitUsage, "select dead letters by event ids, by --merchant, or with --all")
-	run(t, n.Namespace, "webhooks resend ps_1").want(t, exitUsage, "is not the id of an event", "webhooks dead-letters")
-	run(t, n.Namespace, "webhooks dead-letters --limit -1").want(t, exitUsage, "--limit must be at least 1")
-	run(t, n.Namespace, "webhooks dead-letters --merchant Acme").want(t, exitUsage, "--merchant must be NAMESPACE/NAME")
+	run(t, n.Namespace, "webhooks resend --all --redis-url=env").want(t, terminal.ExitUsage, "REDIS_URL is empty")
+	run(t, n.Namespace, "webhooks resend").want(t, terminal.ExitUsage, "select dead letters by event ids, by --merchant, or with --all")
+	run(t, n.Namespace, "webhooks resend ps_1").want(t, terminal.ExitUsage, "is not the id of an event", "webhooks dead-letters")
+	run(t, n.Namespace, "webhooks dead-letters --limit -1").want(t, terminal.ExitUsage, "--limit must be at least 1")
+	run(t, n.Namespace, "webhooks dead-letters --merchant Acme").want(t, terminal.ExitUsage, "--merchant must be NAMESPACE/NAME")
 }
 
 // A pod runs only in a real cluster; which one is asked is decided here.
@@ -92,7 +93,7 @@ func TestDispatcherPod(t *testing.T) {
 	n := newTenant(t)
 	namespace := kubetest.Namespace(t, installation.Environment.Config, "system-")
 	list := "webhooks dead-letters --system-namespace " + namespace
-	run(t, n.Namespace, list).want(t, exitError, "no pod of the dispatcher runs in namespace "+namespace, "--redis-url")
+	run(t, n.Namespace, list).want(t, terminal.ExitError, "no pod of the dispatcher runs in namespace "+namespace, "--redis-url")
 	for name, phase := range map[string]corev1.PodPhase{"waits": corev1.PodPending, "runs": corev1.PodRunning} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{productLabel: product, roleLabel: "dispatcher"}},
@@ -106,5 +107,5 @@ func TestDispatcherPod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(t, n.Namespace, list).want(t, exitError, "exec into pod "+namespace+"/runs")
+	run(t, n.Namespace, list).want(t, terminal.ExitError, "exec into pod "+namespace+"/runs")
 }

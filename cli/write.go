@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // writeFlags are those of commands that write objects.
@@ -22,7 +23,7 @@ type writeFlags struct {
 	dryRun  dryRun
 	timeout time.Duration
 	reveal  bool
-	out     *output
+	out     *terminal.Output
 	// objects prints the objects; with -o yaml it separates them.
 	objects printers.ResourcePrinter
 }
@@ -39,16 +40,16 @@ func (w *writeFlags) addWithoutReveal(cmd *cobra.Command) {
 	flags.Var(&w.dryRun, "dry-run", "server: let the API server check everything, and write nothing; none: write")
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "server"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	flags.DurationVar(&w.timeout, "timeout", defaultTimeout, "time to wait for the operator; 0s: do not wait")
-	w.out = addOutput(cmd, formatJSON, formatYAML, formatName)
+	w.out = terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatName)
 }
 
 // connect checks the flags, and connects.
 func (w *writeFlags) connect(p *plugin) (*cluster, error) {
 	switch {
 	case w.timeout < 0:
-		return nil, usage("With 0s it does not wait.", "--timeout must not be negative")
-	case w.reveal && (w.dryRun.server || w.out.format != "" || w.timeout == 0):
-		return nil, usage("Leave out --reveal, or --dry-run, -o and --timeout=0s.", "--reveal prints only the key, and waits for it")
+		return nil, terminal.Usage("With 0s it does not wait.", "--timeout must not be negative")
+	case w.reveal && (w.dryRun.server || w.out.Format != "" || w.timeout == 0):
+		return nil, terminal.Usage("Leave out --reveal, or --dry-run, -o and --timeout=0s.", "--reveal prints only the key, and waits for it")
 	}
 	return p.connect()
 }
@@ -67,12 +68,12 @@ func (w *writeFlags) print(p *plugin, object client.Object, done string) error {
 		to = p.ErrOut
 	}
 	if w.objects == nil {
-		switch w.out.format {
-		case formatJSON:
+		switch w.out.Format {
+		case terminal.FormatJSON:
 			w.objects = &printers.JSONPrinter{}
-		case formatYAML:
+		case terminal.FormatYAML:
 			w.objects = &printers.YAMLPrinter{}
-		case formatName:
+		case terminal.FormatName:
 			w.objects = &printers.NamePrinter{ShortOutput: true}
 		default:
 			w.objects = &printers.NamePrinter{}
@@ -198,7 +199,7 @@ const allPermissions = "all"
 
 func (f *permissionsFlag) add(cmd *cobra.Command) {
 	*f = v1alpha1.TillPermissions()
-	cmd.Flags().Var(f, "permissions", "what the key may do: some of "+joined(v1alpha1.Permissions())+"; or all")
+	cmd.Flags().Var(f, "permissions", "what the key may do: some of "+terminal.Join(v1alpha1.Permissions(), ",")+"; or all")
 	_ = cmd.RegisterFlagCompletionFunc("permissions", cobra.FixedCompletions([]string{f.String(), allPermissions}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 }
 
@@ -207,7 +208,7 @@ func (f *permissionsFlag) String() string {
 	if *f == nil {
 		return allPermissions
 	}
-	return joined(*f)
+	return terminal.Join(*f, ",")
 }
 
 // Type is the name of the value in --help.
@@ -222,18 +223,13 @@ func (f *permissionsFlag) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		permission := v1alpha1.Permission(word)
 		if !slices.Contains(v1alpha1.Permissions(), permission) {
-			return fmt.Errorf("%q is not one of %s, all", word, joined(v1alpha1.Permissions()))
+			return fmt.Errorf("%q is not one of %s, all", word, terminal.Join(v1alpha1.Permissions(), ","))
 		}
 		if !slices.Contains(*f, permission) {
 			*f = append(*f, permission)
 		}
 	}
 	return nil
-}
-
-// joined lists permissions as the flag does.
-func joined(permissions []v1alpha1.Permission) string {
-	return strings.Join(names(permissions, func(p v1alpha1.Permission) string { return string(p) }), ",")
 }
 
 // modeFlag is the flag --mode.

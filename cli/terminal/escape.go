@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bytes"
@@ -18,6 +18,9 @@ type escapingWriter struct {
 	// cut is the beginning of a character, or of a line's end, whose rest is in the next write.
 	cut []byte
 }
+
+// Escape returns a writer that escapes what a terminal would obey.
+func Escape(to io.Writer) io.Writer { return &escapingWriter{to: to} }
 
 // Write escapes the text and writes it.
 func (w *escapingWriter) Write(text []byte) (int, error) {
@@ -71,5 +74,15 @@ func unsafe(r rune) bool {
 	return r != nonJoiner && r != joiner && r <= 0xffff && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// inline escapes a text for a part of a line: it has no line feed, with which it could pass for another line, and no tab.
-func inline(text string) string { return escape(text, "") }
+// Inline escapes a text for a part of a line: it has no line feed, with which it could pass for another line, and no tab.
+func Inline(text string) string { return escape(text, "") }
+
+// Printable is text of others without what could control a terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"encoding/json"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -52,24 +51,24 @@ func TestEscapingWriter(t *testing.T) {
 
 // JSON and YAML have what was put in, and no character that a terminal obeys.
 func TestOutput_Hostile(t *testing.T) {
-	type named struct {
+	type Named struct {
 		Text string `json:"text"`
 	}
 	for name, text := range hostile {
 		for format, decode := range map[string]func([]byte, any) error{
-			formatJSON: json.Unmarshal,
-			formatYAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
+			FormatJSON: json.Unmarshal,
+			FormatYAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 		} {
 			t.Run(name+"/"+format, func(t *testing.T) {
 				var out strings.Builder
-				if err := (&output{format: format}).write(&escapingWriter{to: &out}, named{text}, nil); err != nil {
+				if err := (&Output{Format: format}).Write(&escapingWriter{to: &out}, Named{text}, nil); err != nil {
 					t.Fatal(err)
 				}
-				var back named
+				var back Named
 				if err := decode([]byte(out.String()), &back); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(named{text}, back); diff != "" || strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), unsafe) {
+				if diff := cmp.Diff(Named{text}, back); diff != "" || strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), unsafe) {
 					t.Errorf("%q: %s", out.String(), diff)
 				}
 			})
@@ -80,41 +79,12 @@ func TestOutput_Hostile(t *testing.T) {
 // A text in a table stays in its cell.
 func TestRow_Hostile(t *testing.T) {
 	var out strings.Builder
-	table := newTable(&out)
-	row(table, "till", "ok\nother-till   \x1b[2Jready", "a\tb")
+	table := NewTable(&out)
+	Row(table, "till", "ok\nother-till   \x1b[2Jready", "a\tb")
 	if err := table.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), `till   ok\u000aother-till   \u001b[2Jready   a\u0009b`+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// Errors, tables, advice and reports of objects with hostile texts have nothing that a terminal obeys.
-func TestCommands_Hostile(t *testing.T) {
-	n := newTenant(t)
-	n.Merchant("acme")
-	key, _ := n.ApiKey("till", "acme")
-	var message strings.Builder
-	for _, text := range hostile {
-		message.WriteString(text)
-	}
-	n.Eventually("the forged status is in place", func() bool {
-		if err := installation.Client.Get(t.Context(), client.ObjectKeyFromObject(key), key); err != nil {
-			t.Fatal(err)
-		}
-		for i := range key.Status.Conditions {
-			key.Status.Conditions[i].Message, key.Status.Conditions[i].Reason = message.String()+"\n  forged advice", "Forged"
-		}
-		return installation.Client.Status().Update(t.Context(), key) == nil
-	})
-	for _, args := range []string{"status", "status acme", "status acme -o yaml", "status acme -o json", "report", "keys list", "status \x1b]52;c;x\x07"} {
-		got := run(t, n.Namespace, args)
-		if text := got.out + got.problems; strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), unsafe) {
-			t.Errorf("%q prints %q", args, text)
-		}
-		if strings.Contains(got.out, "\n  forged advice") && !strings.Contains(args, "-o") && args != "report" {
-			t.Errorf("%q has a forged line: %s", args, got.out)
-		}
 	}
 }
