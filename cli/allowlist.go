@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
@@ -36,12 +37,12 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 			"  kubectl merchant allowlist test acme-coffee 2001:db8::7 -n shops -o json\n" +
 			"  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops --key acme-till-1",
 		Args:              terminal.Arguments("MERCHANT", "ADDRESS"),
-		ValidArgsFunction: p.completeMerchants,
+		ValidArgsFunction: p.access.CompleteMerchants,
 	}
 	var keyName string
 	cmd.Flags().StringVar(&keyName, "key", "", "name of the ApiKey whose own list must have the address, too; empty: none")
 	_ = cmd.RegisterFlagCompletionFunc("key", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) { // fails only for an unknown flag
-		return p.completeKeys(cmd, nil, typed)
+		return p.access.CompleteKeys(cmd, nil, typed)
 	})
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -50,15 +51,15 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 			return err
 		}
 		if keyName != "" {
-			if err := checkName("ApiKey", keyName); err != nil {
+			if err := cluster.CheckName("ApiKey", keyName); err != nil {
 				return err
 			}
 		}
-		kube, err := p.connect()
+		kube, err := p.access.Connect()
 		if err != nil {
 			return err
 		}
-		found, err := kube.testAddress(cmd.Context(), args[0], address, keyName)
+		found, err := testAddress(cmd.Context(), kube, args[0], address, keyName)
 		if err != nil {
 			return err
 		}
@@ -74,8 +75,8 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 }
 
 // testAddress tests an address against the list of a merchant and those of its keys. An ApiKey that is named must be one of the merchant.
-func (c *cluster) testAddress(ctx context.Context, name string, address netip.Addr, key string) (found addressTest, err error) {
-	merchant, err := c.merchant(ctx, name)
+func testAddress(ctx context.Context, kube *cluster.Cluster, name string, address netip.Addr, key string) (found addressTest, err error) {
+	merchant, err := kube.Merchant(ctx, name)
 	if err != nil {
 		return found, err
 	}
@@ -89,7 +90,7 @@ func (c *cluster) testAddress(ctx context.Context, name string, address netip.Ad
 			found.Entries = append(found.Entries, block)
 		}
 	}
-	found.RefusedKeys, err = c.refusedKeys(ctx, merchant, address, key)
+	found.RefusedKeys, err = refusedKeys(ctx, kube, merchant, address, key)
 	return found, err
 }
 
@@ -108,8 +109,8 @@ type addressTest struct {
 }
 
 // refusedKeys names the ApiKeys of a merchant whose own list does not have an address. An ApiKey that is named must be one of the merchant.
-func (c *cluster) refusedKeys(ctx context.Context, merchant *v1alpha1.Merchant, address netip.Addr, named string) (refused []string, err error) {
-	keys, err := c.merchantKeys(ctx, merchant)
+func refusedKeys(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, address netip.Addr, named string) (refused []string, err error) {
+	keys, err := kube.MerchantKeys(ctx, merchant)
 	if err != nil {
 		return nil, err
 	}

@@ -19,10 +19,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -57,7 +57,7 @@ func (f *apiFlags) add(cmd *cobra.Command, p *plugin) {
 	flags.StringVar(&f.url, "api-url", "", "address of the API, the one that tills use: https, or http on this machine and in this cluster (.svc); empty: $API_URL")
 	flags.StringVar(&f.apiKey, "key", "", "name of the ApiKey whose key to use, from its Secret; empty: the first one of the merchant that works and has the permissions")
 	_ = cmd.RegisterFlagCompletionFunc("key", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) { // fails only for an unknown flag
-		return p.completeKeys(cmd, nil, typed)
+		return p.access.CompleteKeys(cmd, nil, typed)
 	})
 	flags.BoolVar(&f.keyStdin, "key-stdin", false, "read the key from stdin, and ask no cluster")
 	flags.BoolVar(&f.keyEnv, "key-env", false, "use the key in $API_KEY, and ask no cluster")
@@ -103,16 +103,16 @@ func (f *apiFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*a
 			return nil, err
 		}
 	} else {
-		kube, err := p.connect()
+		kube, err := p.access.Connect()
 		if err != nil {
 			return nil, err
 		}
-		object, err := kube.merchant(ctx, merchant[0])
+		object, err := kube.Merchant(ctx, merchant[0])
 		if err != nil {
 			return nil, err
 		}
 		wantID = published.PublicMerchantID(published.ID(object.UID))
-		keys, err := kube.merchantKeys(ctx, object)
+		keys, err := kube.MerchantKeys(ctx, object)
 		if err != nil {
 			return nil, err
 		}
@@ -144,32 +144,32 @@ func (f *apiFlags) readOwnKey(p *plugin) (string, error) {
 }
 
 // deliveredKey returns the key of an ApiKey of the merchant, and how to read it again after a rotation.
-func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (plaintext string, again func(context.Context) (string, error), err error) {
+func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (plaintext string, again func(context.Context) (string, error), err error) {
 	key, err := f.choose(ctx, kube, merchant, keys)
 	if err != nil {
 		return "", nil, err
 	}
 	again = func(ctx context.Context) (string, error) {
-		current, err := kube.apiKey(ctx, key.Name)
+		current, err := kube.ApiKey(ctx, key.Name)
 		if err != nil {
 			return "", err
 		}
-		return kube.deliveredKey(ctx, current)
+		return deliveredKey(ctx, kube, current)
 	}
-	plaintext, err = kube.deliveredKey(ctx, key)
+	plaintext, err = deliveredKey(ctx, kube, key)
 	return plaintext, again, err
 }
 
 // choose returns the ApiKey that is named, or the first one of the merchant and mode that works, may do what the command asks, and has a Secret.
-func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (*v1alpha1.ApiKey, error) {
+func (f *apiFlags) choose(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (*v1alpha1.ApiKey, error) {
 	if f.apiKey != "" {
-		key, err := kube.apiKey(ctx, f.apiKey)
+		key, err := kube.ApiKey(ctx, f.apiKey)
 		switch {
 		case err != nil:
 		case key.Spec.MerchantRef.Name != merchant.Name:
-			err = terminal.Usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.namespace, "ApiKey %s belongs to %s", key.Name, key.Spec.MerchantRef.Name)
+			err = terminal.Usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.Namespace, "ApiKey %s belongs to %s", key.Name, key.Spec.MerchantRef.Name)
 		case len(f.missing(key)) > 0:
-			err = terminal.Hinted("Leave out --key to use a key that has it, or "+f.issueHint(kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.namespace, key.Name, terminal.Join(f.missing(key), ","))
+			err = terminal.Hinted("Leave out --key to use a key that has it, or "+f.issueHint(kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.Namespace, key.Name, terminal.Join(f.missing(key), ","))
 		}
 		return key, err
 	}
@@ -187,25 +187,14 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster, merchant *v1alpha1
 	}
 	if len(narrow) > 0 {
 		return nil, terminal.Hinted("Bring another key with --key-stdin or --key-env, or "+f.issueHint(kube, merchant),
-			"no %s key of %s/%s has the permissions %s; %s cannot be used", f.mode.String(), kube.namespace, merchant.Name, terminal.Join(f.needs(), ","), strings.Join(narrow, ", "))
+			"no %s key of %s/%s has the permissions %s; %s cannot be used", f.mode.String(), kube.Namespace, merchant.Name, terminal.Join(f.needs(), ","), strings.Join(narrow, ", "))
 	}
-	return nil, terminal.Hinted("Bring a key with --key-stdin or --key-env, or issue one: kubectl merchant keys issue", "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.namespace, merchant.Name)
-}
-
-// merchantKeys returns the ApiKeys of a merchant by name.
-func (c *cluster) merchantKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1alpha1.ApiKey, error) {
-	var list v1alpha1.ApiKeyList
-	if err := c.List(ctx, &list, client.InNamespace(merchant.Namespace)); err != nil {
-		return nil, fmt.Errorf("list ApiKeys in namespace %s: %w", merchant.Namespace, err)
-	}
-	keys := slices.DeleteFunc(list.Items, func(key v1alpha1.ApiKey) bool { return key.Spec.MerchantRef.Name != merchant.Name })
-	slices.SortFunc(keys, func(a, b v1alpha1.ApiKey) int { return cmp.Compare(a.Name, b.Name) })
-	return keys, nil
+	return nil, terminal.Hinted("Bring a key with --key-stdin or --key-env, or issue one: kubectl merchant keys issue", "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.Namespace, merchant.Name)
 }
 
 // issueHint says how to get a key for the command.
-func (f *apiFlags) issueHint(kube *cluster, merchant *v1alpha1.Merchant) string {
-	return fmt.Sprintf("issue one: kubectl merchant keys issue %s-office --merchant %s --mode %s --permissions read,list -n %s", merchant.Name, merchant.Name, f.mode.String(), kube.namespace)
+func (f *apiFlags) issueHint(kube *cluster.Cluster, merchant *v1alpha1.Merchant) string {
+	return fmt.Sprintf("issue one: kubectl merchant keys issue %s-office --merchant %s --mode %s --permissions read,list -n %s", merchant.Name, merchant.Name, f.mode.String(), kube.Namespace)
 }
 
 func (f *apiFlags) baseURL() (*url.URL, error) {
@@ -407,7 +396,7 @@ func (a *api) once(ctx context.Context, path string, query url.Values, answer an
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+a.key)
-	request.Header.Set("User-Agent", fieldOwner)
+	request.Header.Set("User-Agent", cluster.FieldOwner)
 	response, err := a.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("the API does not answer: %w", errors.Unwrap(err)) // without the URL, which has a cursor

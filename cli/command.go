@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
@@ -24,10 +23,8 @@ type plugin struct {
 	genericiooptions.IOStreams
 
 	version string
-	config  clientcmd.ClientConfig
+	access  *cluster.Access
 	now     func() time.Time
-	// systemNamespace and credentialsNamespace are where the product is installed.
-	systemNamespace, credentialsNamespace string
 }
 
 // Args returns the arguments of the plugin, if the program runs under one of its names. kubectl runs kubectl_complete-merchant for the
@@ -72,28 +69,9 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(terminal.FlagError)
-	p.config = kubeconfigFlags(root.PersistentFlags())
-	namespaces := root.PersistentFlags()
-	namespaces.StringVar(&p.systemNamespace, "system-namespace", "merchant-operator-system", "namespace of the operator, the API and the dispatcher")
-	namespaces.StringVar(&p.credentialsNamespace, "credentials-namespace", "merchant-operator-credentials", "namespace of the published objects")
-	p.registerCompletion(root)
+	p.access = cluster.NewAccess(root.PersistentFlags(), version, streams.ErrOut)
+	_ = root.RegisterFlagCompletionFunc("context", p.access.CompleteContexts) // fails only for an unknown flag
 	root.AddCommand(p.statusCommand(), p.onboardCommand(), p.keysCommand(), p.explainCommand(), p.allowlistCommand(), p.planCommand(), p.webhooksCommand(), p.paymentsCommand(),
 		p.listenCommand(), p.reportCommand(), p.versionCommand())
 	return root
-}
-
-// kubeconfigFlags adds the flags of kubectl that say which cluster, and who. Those with secrets are not among them. They are those
-// of cli-runtime's ConfigFlags, whose package would add kustomize and 30 MB to the binary of all roles.
-func kubeconfigFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "kubeconfig file; empty: $KUBECONFIG, then ~/.kube/config")
-	overrides := &clientcmd.ConfigOverrides{}
-	flags.StringVar(&overrides.CurrentContext, clientcmd.FlagContext, "", "context of the kubeconfig; empty: the current one")
-	flags.StringVarP(&overrides.Context.Namespace, clientcmd.FlagNamespace, "n", "", "namespace; empty: that of the context")
-	flags.StringVar(&overrides.Context.Cluster, clientcmd.FlagClusterName, "", "cluster of the kubeconfig; empty: that of the context")
-	flags.StringVar(&overrides.Context.AuthInfo, clientcmd.FlagAuthInfoName, "", "user of the kubeconfig; empty: that of the context")
-	flags.StringVar(&overrides.AuthInfo.Impersonate, clientcmd.FlagImpersonate, "", "user to act as; needs the right to impersonate")
-	flags.StringArrayVar(&overrides.AuthInfo.ImpersonateGroups, clientcmd.FlagImpersonateGroup, nil, "group to act as; may be repeated")
-	flags.StringVar(&overrides.Timeout, clientcmd.FlagTimeout, "", "time limit of one request to the cluster, such as 30s; empty: none")
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }

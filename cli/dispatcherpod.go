@@ -20,11 +20,12 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // execInDispatcher runs the binary in a pod of the dispatcher, which knows the URL of Redis and its password.
-func (p *plugin) execInDispatcher(ctx context.Context, kube *cluster, out io.Writer, args []string) error {
+func (p *plugin) execInDispatcher(ctx context.Context, kube *cluster.Cluster, out io.Writer, args []string) error {
 	pod, err := p.dispatcherPod(ctx, kube)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (p *plugin) execInDispatcher(ctx context.Context, kube *cluster, out io.Wri
 		command = container.Command[0]
 	}
 	options := &corev1.PodExecOptions{Container: container.Name, Command: append([]string{command}, args...), Stdout: true, Stderr: true}
-	executor, err := newExecutor(kube.config, pod, options)
+	executor, err := newExecutor(kube.Config, pod, options)
 	if err != nil {
 		return fmt.Errorf("exec into pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -54,16 +55,16 @@ func (p *plugin) execInDispatcher(ctx context.Context, kube *cluster, out io.Wri
 }
 
 // dispatcherPod returns a pod of the dispatcher, a ready one if there is one.
-func (p *plugin) dispatcherPod(ctx context.Context, kube *cluster) (*corev1.Pod, error) {
+func (p *plugin) dispatcherPod(ctx context.Context, kube *cluster.Cluster) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := kube.List(ctx, &pods, client.InNamespace(p.systemNamespace), client.MatchingLabels{productLabel: product, roleLabel: "dispatcher"}); err != nil {
+	if err := kube.List(ctx, &pods, client.InNamespace(p.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product, cluster.RoleLabel: "dispatcher"}); err != nil {
 		return nil, fmt.Errorf("list the pods of the dispatcher: %w", err)
 	}
 	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		return pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil
 	})
 	if len(running) == 0 {
-		return nil, terminal.Hinted("Set --system-namespace, or --redis-url.", "no pod of the dispatcher runs in namespace %s", p.systemNamespace)
+		return nil, terminal.Hinted("Set --system-namespace, or --redis-url.", "no pod of the dispatcher runs in namespace %s", p.access.SystemNamespace)
 	}
 	return new(slices.MaxFunc(running, func(a, b corev1.Pod) int { return cmp.Compare(readyContainers(a), readyContainers(b)) })), nil
 }

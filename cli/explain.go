@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -49,7 +50,7 @@ func (p *plugin) explainCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		kube, err := p.connect()
+		kube, err := p.access.Connect()
 		if err != nil {
 			return err
 		}
@@ -97,13 +98,13 @@ type explanation struct {
 }
 
 // explain decides as the API does: key, merchant, state and expiry, address, digest.
-func (p *plugin) explain(ctx context.Context, kube *cluster, presented string, address netip.Addr) (explanation, error) {
+func (p *plugin) explain(ctx context.Context, kube *cluster.Cluster, presented string, address netip.Addr) (explanation, error) {
 	e := explanation{Address: address.String()}
 	if !apikey.Plausible(presented) {
 		e.refuse(directory.ReasonMalformed, malformed(presented), copyAgain)
 		return e, nil
 	}
-	objects := newPublishedObjects(kube, p.credentialsNamespace, p.now)
+	objects := newPublishedObjects(kube, p.access.CredentialsNamespace, p.now)
 	if err := objects.readFor(ctx, presented); err != nil {
 		return e, err
 	}

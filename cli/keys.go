@@ -6,17 +6,21 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
+
+// stateOwner owns the state of a key. Flux undoes each change of a manager whose name begins with "kubectl": a leaked key that was
+// disabled in an incident would work again after the next sync.
+const stateOwner = "merchant-operator-kubectl"
 
 func (p *plugin) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -52,7 +56,7 @@ func (p *plugin) issueCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&merchant, "merchant", "", "name of the Merchant (required)")
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.access.CompleteMerchantFlag) // fails only for an unknown flag
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name followed by -key")
 	flags.Var(&mode, "mode", "Live, or Test: sessions apart from real money, which a merchant's developer settles")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"Live", "Test"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
@@ -82,7 +86,7 @@ func (p *plugin) issueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		key.Namespace = kube.namespace
+		key.Namespace = kube.Namespace
 		if err := checkIssue(cmd.Context(), kube, key); err != nil {
 			return err
 		}
@@ -114,14 +118,14 @@ func newApiKey(name, merchant, secret string, overlap time.Duration) *v1alpha1.A
 
 // checkKey refuses what the API server would refuse, by the names of flags.
 func checkKey(key *v1alpha1.ApiKey, overlap time.Duration) error {
-	if err := checkName("ApiKey", key.Name); err != nil {
+	if err := cluster.CheckName("ApiKey", key.Name); err != nil {
 		return err
 	}
-	if err := checkName("Merchant", key.Spec.MerchantRef.Name); err != nil {
+	if err := cluster.CheckName("Merchant", key.Spec.MerchantRef.Name); err != nil {
 		return err
 	}
 	if key.Spec.Delivery != nil {
-		if err := checkName("Secret", key.Spec.Delivery.SecretName); err != nil {
+		if err := cluster.CheckName("Secret", key.Spec.Delivery.SecretName); err != nil {
 			return err
 		}
 	}
@@ -150,7 +154,7 @@ func (p *plugin) rotateCommand() *cobra.Command {
 		Example: "  kubectl merchant keys rotate acme-till-1 -n shops\n" +
 			"  kubectl merchant keys rotate acme-till-1 -n shops --trigger INC-4711 --overlap 0s --reveal",
 		Args:              terminal.Arguments("NAME"),
-		ValidArgsFunction: p.completeKeys,
+		ValidArgsFunction: p.access.CompleteKeys,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&trigger, "trigger", "", "new spec.rotation.trigger, such as a ticket number; empty: the time")
@@ -168,7 +172,7 @@ func (p *plugin) rotateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		key, err := kube.apiKey(cmd.Context(), args[0])
+		key, err := kube.ApiKey(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -178,7 +182,7 @@ func (p *plugin) rotateCommand() *cobra.Command {
 		if err := mayRotate(key, trigger); err != nil {
 			return err
 		}
-		if err := kube.checkMerchant(cmd.Context(), key); err != nil {
+		if _, err := livingMerchant(cmd.Context(), kube, key.Spec.MerchantRef.Name); err != nil {
 			return err
 		}
 		return write.change(cmd.Context(), p, kube, key, "rotated", func() {
@@ -213,19 +217,11 @@ func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
 
 // notInGit refuses an ApiKey that a GitOps tool manages. It would undo the change, and undoing a trigger is another rotation.
 func notInGit(key *v1alpha1.ApiKey, hint string) error {
-	tool := managerName(gitops.FindManager(key))
+	tool := cluster.ManagerName(gitops.FindManager(key))
 	if tool == "" {
 		return nil
 	}
 	return terminal.Hinted(hint, "%s/%s is managed by %s, which would undo the change", key.Namespace, key.Name, tool)
-}
-
-// managerName names a GitOps tool and its object, such as Flux (Kustomization flux-system/shops); empty: there is none.
-func managerName(manager gitops.Manager) string {
-	if manager.Source == "" {
-		return manager.Tool
-	}
-	return manager.Tool + " (" + manager.Source + ")"
 }
 
 // stateCommand sets spec.state.
@@ -241,7 +237,7 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 		Long:              long,
 		Example:           "  kubectl merchant keys " + verb + " acme-till-1 -n shops",
 		Args:              terminal.Arguments("NAME"),
-		ValidArgsFunction: p.completeKeys,
+		ValidArgsFunction: p.access.CompleteKeys,
 	}
 	write.addWithoutReveal(cmd)
 	force, hint := false, "Change spec.state to "+string(state)+" in Git."
@@ -254,7 +250,7 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 		if err != nil {
 			return err
 		}
-		key, err := kube.apiKey(cmd.Context(), args[0])
+		key, err := kube.ApiKey(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -264,7 +260,7 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 			fmt.Fprintf(p.ErrOut, "Warning: %v. Change spec.state to Disabled in Git too, now.\n", err)
 		}
 		if state == v1alpha1.ApiKeyActive {
-			if err := kube.checkMerchant(cmd.Context(), key); err != nil {
+			if _, err := livingMerchant(cmd.Context(), kube, key.Spec.MerchantRef.Name); err != nil {
 				return err
 			}
 		}
@@ -273,27 +269,24 @@ func (p *plugin) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.Co
 	return cmd
 }
 
-// unseen is the state of an object whose status is of an older spec.
-const unseen = "the operator has not seen it yet"
-
 // settled is how far the operator is with an ApiKey as it is now. A disabled key is settled once it is refused, any other once it is
 // accepted, or is there to be issued.
-func settled(key *v1alpha1.ApiKey) progress {
+func settled(key *v1alpha1.ApiKey) cluster.Progress {
 	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
 	usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition)
 	if ready == nil || usable == nil || ready.ObservedGeneration != key.Generation {
-		return progress{state: unseen}
+		return cluster.Progress{State: cluster.Unseen}
 	}
 	isReady, accepted := ready.Status == metav1.ConditionTrue, usable.Status == metav1.ConditionTrue
 	stalled := meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.StalledCondition)
 	state := ready.Reason + ": " + ready.Message
 	switch {
 	case key.Spec.State == v1alpha1.ApiKeyDisabled: // what is in the way of a new key does not keep an old one alive
-		return progress{usable.Status == metav1.ConditionFalse, state, stalled}
+		return cluster.Progress{Done: usable.Status == metav1.ConditionFalse, State: state, Stalled: stalled}
 	case isReady && key.DeliverySecretName() != "" && key.Status.ObservedTrigger != key.Spec.Rotation.Trigger:
-		return progress{state: "the key is not rotated yet"}
+		return cluster.Progress{State: "the key is not rotated yet"}
 	}
-	return progress{isReady && (accepted || ready.Reason == v1alpha1.ReasonNotIssued), state, stalled || isReady && !accepted}
+	return cluster.Progress{Done: isReady && (accepted || ready.Reason == v1alpha1.ReasonNotIssued), State: state, Stalled: stalled || isReady && !accepted}
 }
 
 // obstacle is why a new key cannot be issued, or would not work, until a person changes something else.
@@ -319,53 +312,37 @@ func mendFirst(key *v1alpha1.ApiKey) string {
 	return "Change that first. All that there is to do: kubectl merchant status " + key.Spec.MerchantRef.Name + " -n " + key.Namespace
 }
 
-// checkMerchant checks that the Merchant of an ApiKey exists: without it, no key works.
-func (c *cluster) checkMerchant(ctx context.Context, key *v1alpha1.ApiKey) error {
-	_, err := c.livingMerchant(ctx, key.Spec.MerchantRef.Name)
-	return err
-}
-
-// livingMerchant reads a Merchant that is not being deleted.
-func (c *cluster) livingMerchant(ctx context.Context, name string) (*v1alpha1.Merchant, error) {
-	merchant, err := c.merchant(ctx, name)
+// livingMerchant reads the Merchant of an ApiKey, without which no key works. It refuses one that is being deleted.
+func livingMerchant(ctx context.Context, kube *cluster.Cluster, name string) (*v1alpha1.Merchant, error) {
+	merchant, err := kube.Merchant(ctx, name)
 	if err == nil && merchant.DeletionTimestamp != nil {
-		return nil, terminal.Hinted("Its keys end with it, also if it is created again.", "Merchant %s is being deleted from namespace %s", name, c.namespace)
+		return nil, terminal.Hinted("Its keys end with it, also if it is created again.", "Merchant %s is being deleted from namespace %s", name, kube.Namespace)
 	}
 	return merchant, err
 }
 
 // checkIssue checks what a new ApiKey would wait for: its Merchant, and a free name for its Secret.
-func checkIssue(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey) error {
-	merchant, err := kube.livingMerchant(ctx, key.Spec.MerchantRef.Name)
+func checkIssue(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) error {
+	merchant, err := livingMerchant(ctx, kube, key.Spec.MerchantRef.Name)
 	if err != nil {
 		return err
 	}
 	if merchant.Spec.State == v1alpha1.MerchantClosed {
-		return terminal.Hinted("Set spec.state of the Merchant to Active first.", "Merchant %s/%s is Closed, so each of its keys gets 403", kube.namespace, merchant.Name)
+		return terminal.Hinted("Set spec.state of the Merchant to Active first.", "Merchant %s/%s is Closed, so each of its keys gets 403", kube.Namespace, merchant.Name)
 	}
 	err = kube.Get(ctx, client.ObjectKeyFromObject(key), &v1alpha1.ApiKey{})
 	if err == nil {
 		return nil // create says so
 	}
-	return kube.checkSecretFree(ctx, key.DeliverySecretName(), "Choose another one with --secret-name.")
-}
-
-// checkSecretFree checks that no Secret has a name that the operator is to write. Without the right to read it, the operator finds out.
-func (c *cluster) checkSecretFree(ctx context.Context, name, hint string) error {
-	var secret metav1.PartialObjectMetadata
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &secret); err != nil || secret.DeletionTimestamp != nil {
-		return nil //nolint:nilerr // it is not there, or not to be seen
-	}
-	return terminal.Hinted(hint, "Secret %s/%s already exists, and the operator never overwrites one of somebody else", c.namespace, name)
+	return kube.CheckSecretFree(ctx, key.DeliverySecretName(), "Choose another one with --secret-name.")
 }
 
 // create creates an object, or checks it in a dry run. It is read first, so that a missing right to read it, which is needed to wait
 // for it, leaves nothing half done.
-func (w *writeFlags) create(ctx context.Context, p *plugin, kube *cluster, object client.Object) error {
+func (w *writeFlags) create(ctx context.Context, p *plugin, kube *cluster.Cluster, object client.Object) error {
 	existing := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same type
 	if err := kube.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, kube.namespace, object.GetName(), err)
+		return fmt.Errorf("read %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, kube.Namespace, object.GetName(), err)
 	}
 	if err := createWith(ctx, kube, object, w.createOptions()...); err != nil {
 		return err
@@ -374,18 +351,18 @@ func (w *writeFlags) create(ctx context.Context, p *plugin, kube *cluster, objec
 }
 
 // dryRunCreate lets the API server check an object.
-func dryRunCreate(ctx context.Context, kube *cluster, object client.Object) error {
+func dryRunCreate(ctx context.Context, kube *cluster.Cluster, object client.Object) error {
 	return createWith(ctx, kube, object, client.DryRunAll)
 }
 
-func createWith(ctx context.Context, kube *cluster, object client.Object, options ...client.CreateOption) error {
+func createWith(ctx context.Context, kube *cluster.Cluster, object client.Object, options ...client.CreateOption) error {
 	err := kube.Create(ctx, object.DeepCopyObject().(client.Object), options...) //nolint:forcetypeassert // a copy is of the same type
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if apierrors.IsAlreadyExists(err) {
-		return terminal.Hinted("Choose another name, or look at it with: kubectl merchant status -n "+kube.namespace, "%s %s/%s already exists", kind, kube.namespace, object.GetName())
+		return terminal.Hinted("Choose another name, or look at it with: kubectl merchant status -n "+kube.Namespace, "%s %s/%s already exists", kind, kube.Namespace, object.GetName())
 	}
 	if err != nil {
-		return fmt.Errorf("create %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
+		return fmt.Errorf("create %s %s/%s: %w", kind, kube.Namespace, object.GetName(), err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -176,7 +177,7 @@ func TestKeys(t *testing.T) {
 	if err := installation.Client.Get(t.Context(), client.ObjectKey{Namespace: n.Namespace, Name: "till"}, &key); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(key.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == fieldOwner }) {
+	if !slices.ContainsFunc(key.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == cluster.FieldOwner }) {
 		t.Errorf("managed by %+v", key.ManagedFields)
 	}
 }
@@ -317,12 +318,11 @@ func TestRotate_StatusChanges(t *testing.T) {
 	key := n.apiKey("till")
 	stale := key.DeepCopy()
 	n.Change(&key, func() { key.Labels = map[string]string{"shops.example/counter": "1"} })
-	var write writeFlags
-	kube := &cluster{Client: installation.Client, namespace: n.Namespace}
-	if err := write.patch(t.Context(), kube, stale, func() { stale.Spec.Rotation.Trigger = "first" }); err != nil {
+	kube := &cluster.Cluster{Client: installation.Client, Namespace: n.Namespace}
+	if err := kube.ChangeKey(t.Context(), stale, func() { stale.Spec.Rotation.Trigger = "first" }); err != nil {
 		t.Fatal(err)
 	}
-	if err := write.patch(t.Context(), kube, &key, func() { key.Spec.Rotation.Trigger = "second" }); !apierrors.IsConflict(err) {
+	if err := kube.ChangeKey(t.Context(), &key, func() { key.Spec.Rotation.Trigger = "second" }); !apierrors.IsConflict(err) {
 		t.Errorf("two rotations became one: %v", err)
 	}
 	if trigger := n.apiKey("till").Spec.Rotation.Trigger; trigger != "first" {

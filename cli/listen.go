@@ -41,7 +41,7 @@ func (p *plugin) listenCommand() *cobra.Command {
 			"  kubectl merchant listen acme-coffee -n shops --mode Test --forward-to http://localhost:3000/hooks\n" +
 			"  kubectl merchant listen --key-env --from now -o json",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.completeMerchants,
+		ValidArgsFunction: p.access.CompleteMerchants,
 	}
 	source.add(cmd, p)
 	source.addMode(cmd)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
@@ -245,7 +246,7 @@ func TestListen_State(t *testing.T) {
 	f.add(1)
 	l.prints("1")
 	l.interrupt()
-	files, err := filepath.Glob(filepath.Join(state, fieldOwner, "*"))
+	files, err := filepath.Glob(filepath.Join(state, cluster.FieldOwner, "*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("the files are %v: %v", files, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -70,13 +71,13 @@ func openListenState(a *api, forwardTo string) (*listenState, error) {
 // stateDirectory is where programs of this person keep their state.
 func stateDirectory() (string, error) {
 	if base := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(base) {
-		return filepath.Join(base, fieldOwner), nil
+		return filepath.Join(base, cluster.FieldOwner), nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return "", terminal.Hinted("Set XDG_STATE_HOME.", "there is no directory for the state of listen: %w", err)
 	}
-	return filepath.Join(home, ".local", "state", fieldOwner), nil
+	return filepath.Join(home, ".local", "state", cluster.FieldOwner), nil
 }
 
 // advance remembers a position. An empty one is the oldest event.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -65,7 +66,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 		}
 		apiKey := newApiKey(key, merchant.Name, secret, defaultOverlap)
 		apiKey.Spec.Permissions = may
-		if err := checkName("Merchant", merchant.Name); err != nil {
+		if err := cluster.CheckName("Merchant", merchant.Name); err != nil {
 			return err
 		}
 		if err := checkKey(apiKey, defaultOverlap); err != nil {
@@ -80,8 +81,8 @@ func (p *plugin) onboardCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *writeFlags) error {
-	merchant.Namespace, key.Namespace = kube.namespace, kube.namespace
+func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *writeFlags) error {
+	merchant.Namespace, key.Namespace = kube.Namespace, kube.Namespace
 	existing, existingKey := &v1alpha1.Merchant{}, &v1alpha1.ApiKey{}
 	// Both are checked before one is written, so that a mistake leaves nothing half done.
 	keepMerchant, err := mayKeep(ctx, kube, merchant, existing, func() []string { return differences(merchant.Spec, existing.Spec) })
@@ -117,14 +118,14 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.
 	if write.dryRun.server {
 		return nil
 	}
-	if err := p.await(ctx, kube, write.timeout, merchant, func() progress {
+	if err := kube.Await(ctx, write.timeout, merchant, func() cluster.Progress {
 		ready := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.ReadyCondition)
 		if ready == nil || ready.ObservedGeneration != merchant.Generation {
-			return progress{state: unseen}
+			return cluster.Progress{State: cluster.Unseen}
 		}
-		return progress{
-			ready.Status == metav1.ConditionTrue, ready.Reason + ": " + ready.Message,
-			meta.IsStatusConditionTrue(merchant.Status.Conditions, v1alpha1.StalledCondition),
+		return cluster.Progress{
+			Done: ready.Status == metav1.ConditionTrue, State: ready.Reason + ": " + ready.Message,
+			Stalled: meta.IsStatusConditionTrue(merchant.Status.Conditions, v1alpha1.StalledCondition),
 		}
 	}); err != nil {
 		return err
@@ -136,37 +137,37 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster, merchant *v1alpha1.
 }
 
 // mayKeep reports whether an object is there already, and nothing differs: an earlier run was interrupted.
-func mayKeep(ctx context.Context, kube *cluster, object, existing client.Object, differing func() []string) (bool, error) {
+func mayKeep(ctx context.Context, kube *cluster.Cluster, object, existing client.Object, differing func() []string) (bool, error) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	err := kube.Get(ctx, client.ObjectKeyFromObject(object), existing)
-	if apierrors.IsNotFound(err) && !notInstalled(err) {
+	if apierrors.IsNotFound(err) && !cluster.NotInstalled(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read %s %s/%s: %w", kind, kube.namespace, object.GetName(), err)
+		return false, fmt.Errorf("read %s %s/%s: %w", kind, kube.Namespace, object.GetName(), err)
 	}
 	if fields := differing(); len(fields) > 0 {
 		return false, terminal.Hinted("Choose another name. To change it, edit its manifest; for another key: kubectl merchant keys issue",
-			"%s %s/%s already exists with another %s", kind, kube.namespace, object.GetName(), strings.Join(fields, ", "))
+			"%s %s/%s already exists with another %s", kind, kube.Namespace, object.GetName(), strings.Join(fields, ", "))
 	}
 	return true, nil
 }
 
 // checkNewSecrets checks the names of the Secrets that the operator will write for new objects.
-func checkNewSecrets(ctx context.Context, kube *cluster, merchant *v1alpha1.Merchant, keepMerchant bool, key *v1alpha1.ApiKey, keepKey bool) error {
+func checkNewSecrets(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, keepMerchant bool, key *v1alpha1.ApiKey, keepKey bool) error {
 	if !keepMerchant && merchant.Spec.Webhook != nil {
-		if err := kube.checkSecretFree(ctx, merchant.Name+"-webhook", "Delete it, or choose another name for the merchant."); err != nil {
+		if err := kube.CheckSecretFree(ctx, merchant.Name+"-webhook", "Delete it, or choose another name for the merchant."); err != nil {
 			return err
 		}
 	}
 	if keepKey {
 		return nil
 	}
-	return kube.checkSecretFree(ctx, key.DeliverySecretName(), "Choose another one with --secret-name.")
+	return kube.CheckSecretFree(ctx, key.DeliverySecretName(), "Choose another one with --secret-name.")
 }
 
 // createUnless creates an object that is not there yet.
-func (w *writeFlags) createUnless(ctx context.Context, p *plugin, kube *cluster, object client.Object, there bool) error {
+func (w *writeFlags) createUnless(ctx context.Context, p *plugin, kube *cluster.Cluster, object client.Object, there bool) error {
 	if there {
 		return w.print(p, object, "unchanged")
 	}

@@ -101,7 +101,7 @@ func (p *plugin) listPaymentsCommand() *cobra.Command {
 			"  kubectl merchant payments list acme-coffee -n shops --order 1001\n" +
 			"  printenv API_KEY | kubectl merchant payments list --key-stdin",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.completeMerchants,
+		ValidArgsFunction: p.access.CompleteMerchants,
 	}
 	flags.add(cmd, p, formatTable)
 	cmd.Flags().StringVar(&order, "order", "", "list the sessions with this orderRef instead of those of a day")
@@ -141,7 +141,7 @@ func (p *plugin) exportPaymentsCommand() *cobra.Command {
 			"  kubectl merchant payments export acme-coffee -n shops --mode Test -o json\n" +
 			"  kubectl merchant payments export --key-env --day yesterday",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.completeMerchants,
+		ValidArgsFunction: p.access.CompleteMerchants,
 	}
 	flags.add(cmd, p, formatCSV)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -437,20 +437,20 @@ func (f *apiFlags) connectToOwner(cmd *cobra.Command, p *plugin, id session.ID) 
 	if _, err := f.baseURL(); err != nil {
 		return nil, err
 	}
-	kube, err := p.connect()
+	kube, err := p.access.Connect()
 	if err != nil {
 		return nil, err
 	}
 	var merchants v1alpha1.MerchantList
-	if err := kube.List(cmd.Context(), &merchants, kube.in(false)); err != nil {
-		return nil, fmt.Errorf("list Merchants in namespace %s: %w", kube.namespace, err)
+	if err := kube.List(cmd.Context(), &merchants, kube.In(false)); err != nil {
+		return nil, fmt.Errorf("list Merchants in namespace %s: %w", kube.Namespace, err)
 	}
 	for i := range merchants.Items {
 		if published.ID(merchants.Items[i].UID) == id.MerchantID() {
 			return f.connect(cmd, p, []string{merchants.Items[i].Name})
 		}
 	}
-	return nil, terminal.Hinted("Name its namespace with -n.", "session %s belongs to no Merchant in namespace %s", id, kube.namespace)
+	return nil, terminal.Hinted("Name its namespace with -n.", "session %s belongs to no Merchant in namespace %s", id, kube.Namespace)
 }
 
 func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) error {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/plan"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
@@ -67,14 +68,14 @@ func (p *plugin) planCommand() *cobra.Command {
 				return manifestError(err)
 			}
 		}
-		kube, err := p.connect()
+		kube, err := p.access.Connect()
 		if err != nil {
 			return err
 		}
-		if err := manifests.Default(kube.namespace); err != nil {
+		if err := manifests.Default(kube.Namespace); err != nil {
 			return manifestError(err)
 		}
-		planner := &planner{cluster: kube, manifests: manifests, state: plan.State{Now: p.now()}}
+		planner := &planner{Cluster: kube, manifests: manifests, state: plan.State{Now: p.now()}}
 		if err := planner.run(cmd.Context(), prune, allNamespaces); err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func writePlan(to io.Writer, report plan.Report, format string) error {
 
 // planner finds out what the API server would do with manifests.
 type planner struct {
-	*cluster
+	*cluster.Cluster
 
 	manifests *plan.Manifests
 	state     plan.State
@@ -152,7 +153,7 @@ func (p *planner) namespaces(prune, allNamespaces bool) []string {
 	}
 	var namespaces []string
 	if prune {
-		namespaces = []string{p.namespace}
+		namespaces = []string{p.Namespace}
 	}
 	for _, manifest := range p.manifests.Objects {
 		if namespace := manifest.Object.GetNamespace(); len(validation.IsDNS1123Label(namespace)) == 0 {
@@ -250,7 +251,7 @@ func apply[T any, P interface {
 	case err == nil:
 	case apierrors.IsNotFound(err) && p.manifests.Namespaces[o.Namespace]:
 		o.Unchecked = true
-	case refusedByServer(err):
+	case cluster.RefusesObject(err):
 		return refuse[T, P](ctx, p, manifest, o, err)
 	default:
 		return fmt.Errorf("try %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
@@ -263,7 +264,7 @@ func apply[T any, P interface {
 		return nil
 	}
 	o.ByKubectl = appliedByKubectl(live)
-	if o.ManifestOnly, err = replaceSpec[T](ctx, p, manifest.Object); err != nil && !refusedByServer(err) {
+	if o.ManifestOnly, err = replaceSpec[T](ctx, p, manifest.Object); err != nil && !cluster.RefusesObject(err) {
 		return fmt.Errorf("try the manifest of %s %s/%s alone: %w", o.Kind, o.Namespace, o.Name, err)
 	}
 	return nil
@@ -276,7 +277,7 @@ func replaceSpec[T any](ctx context.Context, p *planner, manifest *unstructured.
 		return nil, err
 	}
 	object := manifest.DeepCopy()
-	if err := p.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
+	if err := p.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.DryRunAll, client.FieldOwner(cluster.FieldOwner)); err != nil {
 		return nil, err
 	}
 	replaced := new(T)
@@ -315,10 +316,10 @@ func refuse[T any, P interface {
 	}
 	corrected := manifest.Object.DeepCopy()
 	unstructured.RemoveNestedField(corrected.Object, "status")
-	var all problems
+	var all cluster.Problems
 	for range maxCorrections {
-		found := newProblems(err)
-		if more := all.add(found); !found.incomplete || !more || !found.correct(corrected, present) {
+		found := cluster.NewProblems(err)
+		if more := all.Add(found); !found.Incomplete || !more || !found.Correct(corrected, present) {
 			break
 		}
 		sent := corrected.DeepCopy()
@@ -330,21 +331,12 @@ func refuse[T any, P interface {
 			o.Corrected = after
 			break
 		}
-		if !refusedByServer(err) {
+		if !cluster.RefusesObject(err) {
 			return fmt.Errorf("try %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 		}
 	}
 	o.Refused = all.String()
 	return nil
-}
-
-// refusedByServer reports whether the API server has decided about the object. An account that may not apply it at all is an error.
-func refusedByServer(err error) bool {
-	if _, noRight := parseForbidden(err); noRight {
-		return false
-	}
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsRequestEntityTooLargeError(err) ||
-		apierrors.IsNotFound(err) && !notInstalled(err) || apierrors.IsInternalError(err) && strings.HasPrefix(err.Error(), typedPatch)
 }
 
 // send does what would apply the object, in a dry run: kubectl apply and Argo CD compare three versions, Flux and others own fields.
@@ -384,7 +376,7 @@ func (p *planner) sendPatch(ctx context.Context, object *unstructured.Unstructur
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	return p.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.DryRunAll, client.FieldOwner(fieldOwner), client.FieldValidation(metav1.FieldValidationStrict))
+	return p.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.DryRunAll, client.FieldOwner(cluster.FieldOwner), client.FieldValidation(metav1.FieldValidationStrict))
 }
 
 // appliers own what they apply. Their names are in this order, if there are several.
@@ -447,14 +439,14 @@ func pruned[T any, P interface {
 		if len(owners) > 0 && !slices.Contains(owners, manager) || len(owners) == 0 && manager == (gitops.Manager{}) && !applied {
 			continue
 		}
-		o.PrunedBy = cmp.Or(managerName(manager), "kubectl apply")
+		o.PrunedBy = cmp.Or(cluster.ManagerName(manager), "kubectl apply")
 		p.dryRuns = append(p.dryRuns, func(ctx context.Context) error {
 			err := p.Delete(ctx, live.DeepCopyObject().(client.Object), client.DryRunAll) //nolint:forcetypeassert // a copy is of the same type
 			switch {
 			case err == nil || apierrors.IsNotFound(err):
 				o.After = nil
-			case refusedByServer(err):
-				o.Refused = newProblems(err).String()
+			case cluster.RefusesObject(err):
+				o.Refused = cluster.NewProblems(err).String()
 			default:
 				return fmt.Errorf("try to delete %s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 			}

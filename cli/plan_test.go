@@ -23,6 +23,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/plan"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
@@ -718,7 +719,7 @@ func planRequests(t *testing.T, auditLog *kubetest.AuditLog) map[string]int {
 	t.Helper()
 	requests := map[string]int{}
 	for _, request := range must(auditLog.Requests())(t) {
-		if !strings.HasPrefix(request.UserAgent, fieldOwner) {
+		if !strings.HasPrefix(request.UserAgent, cluster.FieldOwner) {
 			continue
 		}
 		what := request.Verb + " " + request.Resource

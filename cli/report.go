@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -32,11 +33,11 @@ func (p *plugin) reportCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "report the merchants of all namespaces")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		kube, err := p.connect()
+		kube, err := p.access.Connect()
 		if err != nil {
 			return err
 		}
-		collected, err := p.collect(cmd.Context(), kube, kube.in(allNamespaces))
+		collected, err := p.collect(cmd.Context(), kube, kube.In(allNamespaces))
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ type report struct {
 	Events    []eventsReport `json:"events"`
 
 	// leftOut is Missing for the person who runs the command, whom it names.
-	leftOut []missingRight
+	leftOut []cluster.MissingRight
 }
 
 // reported is a Merchant or an ApiKey.
@@ -99,22 +100,22 @@ type eventsReport struct {
 }
 
 // collect reads every part. A missing right costs its part only.
-func (p *plugin) collect(ctx context.Context, kube *cluster, namespace client.InNamespace) (report, error) {
+func (p *plugin) collect(ctx context.Context, kube *cluster.Cluster, namespace client.InNamespace) (report, error) {
 	r := report{Time: p.now().UTC(), Versions: versions{Client: p.version}, Pods: []podReport{}, Merchants: []reported{}, ApiKeys: []reported{}, Events: []eventsReport{}}
 	var merchants v1alpha1.MerchantList
 	var keys v1alpha1.ApiKeyList
 	var events eventsv1.EventList
 	var pods corev1.PodList
 	var deployments appsv1.DeploymentList
-	installed := []client.ListOption{client.InNamespace(p.systemNamespace), client.MatchingLabels{productLabel: product}}
+	installed := []client.ListOption{client.InNamespace(p.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product}}
 	for _, part := range []struct {
 		list    client.ObjectList
 		options []client.ListOption
 	}{{&merchants, []client.ListOption{namespace}}, {&keys, []client.ListOption{namespace}}, {&events, []client.ListOption{namespace}}, {&pods, installed}, {&deployments, installed}} {
 		err := kube.List(ctx, part.list, part.options...)
-		if missing, ok := parseForbidden(err); ok {
+		if missing, ok := cluster.ParseForbidden(err); ok {
 			r.leftOut = append(r.leftOut, missing)
-			missing.user = redacted
+			missing.User = redacted
 			r.Missing = append(r.Missing, missing.String())
 		} else if err != nil {
 			return r, fmt.Errorf("collect the report: %w", err)
@@ -145,7 +146,7 @@ func byPerson(event *eventsv1.Event) bool {
 
 // reportedNote is the note of an event if it is one of the product's. Other programs may name people.
 func reportedNote(event *eventsv1.Event) string {
-	if strings.HasPrefix(event.ReportingController, product) {
+	if strings.HasPrefix(event.ReportingController, cluster.Product) {
 		return event.Note
 	}
 	return redacted
@@ -195,7 +196,7 @@ func newReported(object client.Object, spec, status any) reported {
 }
 
 func reportedPod(pod *corev1.Pod) podReport {
-	r := podReport{Name: pod.Name, Role: pod.Labels[roleLabel], Phase: pod.Status.Phase, Ready: len(pod.Status.ContainerStatuses) > 0}
+	r := podReport{Name: pod.Name, Role: pod.Labels[cluster.RoleLabel], Phase: pod.Status.Phase, Ready: len(pod.Status.ContainerStatuses) > 0}
 	for _, container := range pod.Spec.Containers[:1] {
 		r.Image = container.Image
 	}

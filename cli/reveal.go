@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -23,13 +24,13 @@ func (p *plugin) revealCommand() *cobra.Command {
 			"the command then says what to do.",
 		Example:           "  kubectl merchant keys reveal acme-till-1 -n shops",
 		Args:              terminal.Arguments("NAME"),
-		ValidArgsFunction: p.completeKeys,
+		ValidArgsFunction: p.access.CompleteKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kube, err := p.connect()
+			kube, err := p.access.Connect()
 			if err != nil {
 				return err
 			}
-			key, err := kube.apiKey(cmd.Context(), args[0])
+			key, err := kube.ApiKey(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -39,8 +40,8 @@ func (p *plugin) revealCommand() *cobra.Command {
 }
 
 // reveal prints the key.
-func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey) error {
-	plaintext, err := kube.deliveredKey(ctx, key)
+func (p *plugin) reveal(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) error {
+	plaintext, err := deliveredKey(ctx, kube, key)
 	if err != nil {
 		return err
 	}
@@ -53,12 +54,12 @@ func (p *plugin) reveal(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey
 }
 
 // deliveredKey returns the plaintext of the current key from its Secret.
-func (c *cluster) deliveredKey(ctx context.Context, key *v1alpha1.ApiKey) (string, error) {
+func deliveredKey(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) (string, error) {
 	if err := delivered(key); err != nil {
 		return "", err
 	}
 	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.DeliverySecretName()}, &secret)
+	err := kube.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.DeliverySecretName()}, &secret)
 	if apierrors.IsNotFound(err) {
 		return "", terminal.Hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, key.DeliverySecretName())
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
@@ -56,7 +57,7 @@ var rights = []struct {
 	{command: "explain-401 --key-stdin --from 203.0.113.7", input: "till", roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, prints: "ACCEPTED"},
 	{command: "explain-401 --key-stdin --from 203.0.113.7", input: strings.Repeat("n", 40), roles: map[string][]string{ofCredentials: {"merchant-on-call"}}, code: terminal.ExitNegative, prints: "REFUSED (unknown)"},
 	{command: "allowlist test acme 203.0.113.7", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "is allowed"},
-	{command: "plan -f -", input: "kind: Merchant\napiVersion: merchant-operator.io/v1alpha1\nmetadata: {name: acme}\nspec: {displayName: Acme acme}", roles: map[string][]string{ofMerchants: {"merchant-planner"}}, prints: "1 unchanged"},
+	{command: "plan -f -", input: "kind: Merchant\napiVersion: merchant-operator.io/v1alpha1\nmetadata: {name: acme}\nspec: {displayName: Acme acme, rateLimit: {requestsPerSecond: 10000, burst: 100000}}", roles: map[string][]string{ofMerchants: {"merchant-planner"}}, prints: "1 unchanged"},
 	{command: "webhooks status", roles: map[string][]string{ofMerchants: {"merchant-manager"}}, prints: "No webhooks"},
 	// A pod of this test has no kubelet.
 	{command: "webhooks dead-letters", roles: map[string][]string{ofSystem: {"merchant-webhooks"}}, code: terminal.ExitError, prints: "exec into pod"},
@@ -138,7 +139,7 @@ func covered(rule rbacv1.PolicyRule, names []string, roles map[string][]rbacv1.P
 func dispatcherPodIn(t *testing.T, namespace string) {
 	t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dispatcher", Labels: map[string]string{productLabel: product, roleLabel: "dispatcher"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dispatcher", Labels: map[string]string{cluster.ProductLabel: cluster.Product, cluster.RoleLabel: "dispatcher"}},
 		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "dispatcher", Image: "merchant-operator"}}},
 	}
 	if err := installation.Client.Create(t.Context(), pod); err != nil {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -28,7 +29,7 @@ func (p *plugin) statusCommand() *cobra.Command {
 			"  kubectl merchant status acme-coffee -n shops\n" +
 			"  kubectl merchant status acme-coffee -n shops -o json",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.completeMerchants,
+		ValidArgsFunction: p.access.CompleteMerchants,
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the merchants of all namespaces")
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatName)
@@ -36,7 +37,7 @@ func (p *plugin) statusCommand() *cobra.Command {
 		if allNamespaces && len(args) > 0 {
 			return terminal.Usage("Leave out -A, or the name.", "a name is in one namespace")
 		}
-		kube, err := p.connect()
+		kube, err := p.access.Connect()
 		if err != nil {
 			return err
 		}
@@ -182,13 +183,13 @@ func (s merchantStatus) working() (n int) {
 	return n
 }
 
-func (p *plugin) showMerchant(ctx context.Context, kube *cluster, name string, out *terminal.Output) error {
-	merchant, err := kube.merchant(ctx, name)
+func (p *plugin) showMerchant(ctx context.Context, kube *cluster.Cluster, name string, out *terminal.Output) error {
+	merchant, err := kube.Merchant(ctx, name)
 	if err != nil {
 		return err
 	}
 	var keys v1alpha1.ApiKeyList
-	if err := kube.List(ctx, &keys, client.InNamespace(kube.namespace)); err != nil {
+	if err := kube.List(ctx, &keys, client.InNamespace(kube.Namespace)); err != nil {
 		return fmt.Errorf("list ApiKeys: %w", err)
 	}
 	now := p.now()
@@ -212,26 +213,13 @@ func ownKeys(keys []v1alpha1.ApiKey, merchant *v1alpha1.Merchant) []v1alpha1.Api
 	return own
 }
 
-// merchants reads the named Merchant, or all of the namespace or of all namespaces.
-func (p *plugin) merchants(ctx context.Context, kube *cluster, args []string, allNamespaces bool) ([]v1alpha1.Merchant, error) {
-	if len(args) > 0 {
-		merchant, err := kube.merchant(ctx, args[0])
-		return []v1alpha1.Merchant{*merchant}, err
-	}
-	var merchants v1alpha1.MerchantList
-	if err := kube.List(ctx, &merchants, kube.in(allNamespaces)); err != nil {
-		return nil, fmt.Errorf("list Merchants: %w", err)
-	}
-	return merchants.Items, nil
-}
-
-func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces bool, out *terminal.Output) error {
-	merchants, err := p.merchants(ctx, kube, nil, allNamespaces)
+func (p *plugin) listMerchants(ctx context.Context, kube *cluster.Cluster, allNamespaces bool, out *terminal.Output) error {
+	merchants, err := kube.Merchants(ctx, nil, allNamespaces)
 	if err != nil {
 		return err
 	}
 	var keys v1alpha1.ApiKeyList
-	if err := kube.List(ctx, &keys, kube.in(allNamespaces)); err != nil {
+	if err := kube.List(ctx, &keys, kube.In(allNamespaces)); err != nil {
 		return fmt.Errorf("list ApiKeys: %w", err)
 	}
 	now := p.now()
@@ -240,7 +228,7 @@ func (p *plugin) listMerchants(ctx context.Context, kube *cluster, allNamespaces
 		list.Items[i] = newMerchantStatus(&merchants[i], ownKeys(keys.Items, &merchants[i]), now)
 	}
 	if len(list.Items) == 0 && out.Format == "" {
-		where := "in namespace " + kube.namespace
+		where := "in namespace " + kube.Namespace
 		if allNamespaces {
 			where = "in any namespace"
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -28,17 +29,17 @@ func (p *plugin) versionCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		versions := versions{Client: p.version}
 		if !clientOnly {
-			kube, err := p.connect()
+			kube, err := p.access.Connect()
 			if err != nil {
 				return err
 			}
 			var deployments appsv1.DeploymentList
-			if err := kube.List(cmd.Context(), &deployments, client.InNamespace(p.systemNamespace), client.MatchingLabels{productLabel: product}); err != nil {
+			if err := kube.List(cmd.Context(), &deployments, client.InNamespace(p.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product}); err != nil {
 				return fmt.Errorf("list Deployments: %w", err)
 			}
 			versions.Server = installedVersions(deployments.Items)
 		}
-		for _, warning := range versions.warnings(p.systemNamespace, clientOnly) {
+		for _, warning := range versions.warnings(p.access.SystemNamespace, clientOnly) {
 			fmt.Fprintln(p.ErrOut, "warning: "+warning)
 		}
 		return out.Write(p.Out, versions, func(to io.Writer) error {
@@ -53,13 +54,6 @@ func (p *plugin) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// Labels of what belongs to the product.
-const (
-	productLabel = "app.kubernetes.io/name"
-	product      = "merchant-operator"
-	roleLabel    = "app.kubernetes.io/component"
-)
-
 // versions are those of the plugin and of what is installed; -o json prints them.
 type versions struct {
 	Client string        `json:"client"`
@@ -73,7 +67,7 @@ type roleVersion struct {
 
 func installedVersions(deployments []appsv1.Deployment) (installed []roleVersion) {
 	for i := range deployments {
-		installed = append(installed, roleVersion{deployments[i].Labels[roleLabel], imageTag(&deployments[i])})
+		installed = append(installed, roleVersion{deployments[i].Labels[cluster.RoleLabel], imageTag(&deployments[i])})
 	}
 	return installed
 }
@@ -92,7 +86,7 @@ func imageTag(deployment *appsv1.Deployment) string {
 // warnings are about versions that do not fit together: the fields of a manifest come and go with minor versions.
 func (v versions) warnings(namespace string, clientOnly bool) (warnings []string) {
 	if len(v.Server) == 0 && !clientOnly {
-		warnings = append(warnings, fmt.Sprintf("there is no Deployment of %s in namespace %s; set --system-namespace", product, namespace))
+		warnings = append(warnings, fmt.Sprintf("there is no Deployment of %s in namespace %s; set --system-namespace", cluster.Product, namespace))
 	}
 	seen := map[string]bool{}
 	for _, server := range v.Server {

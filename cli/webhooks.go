@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
@@ -40,7 +41,7 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 		Example: "  kubectl merchant webhooks status -A\n" +
 			"  kubectl merchant webhooks status acme-coffee -n shops",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.completeMerchants,
+		ValidArgsFunction: p.access.CompleteMerchants,
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the webhooks of all namespaces")
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
@@ -48,11 +49,11 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 		if allNamespaces && len(args) > 0 {
 			return terminal.Usage("Leave out -A, or the name.", "a name is in one namespace")
 		}
-		kube, err := p.connect()
+		kube, err := p.access.Connect()
 		if err != nil {
 			return err
 		}
-		merchants, err := p.merchants(cmd.Context(), kube, args, allNamespaces)
+		merchants, err := kube.Merchants(cmd.Context(), args, allNamespaces)
 		if err != nil {
 			return err
 		}
@@ -136,14 +137,14 @@ func qualified(namespace, merchant string) string {
 }
 
 // checkQualified checks that the Merchant NAMESPACE/NAME exists. Without the right to read it, or with an id, nobody knows.
-func (c *cluster) checkQualified(ctx context.Context, merchant string) error {
+func checkQualified(ctx context.Context, kube *cluster.Cluster, merchant string) error {
 	namespace, name, named := strings.Cut(merchant, "/")
 	if !named {
 		return nil
 	}
-	there := *c
-	there.namespace = namespace
-	_, err := there.merchant(ctx, name)
+	there := *kube
+	there.Namespace = namespace
+	_, err := there.Merchant(ctx, name)
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
@@ -163,7 +164,7 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Merchant, "merchant", "", "list only those of this merchant: "+merchantHelp+"; empty: all")
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.access.CompleteMerchantFlag) // fails only for an unknown flag
 	flags.IntVar(&options.Limit, "limit", 100, "maximum number to list; 0: all")
 	way.add(cmd)
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatName)
@@ -172,7 +173,7 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		options.Merchant, options.Output = qualified(remote.kube.namespace, options.Merchant), deadletters.OutputJSON
+		options.Merchant, options.Output = qualified(remote.kube.Namespace, options.Merchant), deadletters.OutputJSON
 		options.RedisURL = "redis://unused" // Validate wants one
 		if err := options.Validate(); err != nil {
 			return terminal.Usage(terminal.SeeHelp(cmd), "%w", err)
@@ -182,7 +183,7 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 			return err
 		}
 		if len(entries) == 0 {
-			if err := remote.kube.checkQualified(cmd.Context(), options.Merchant); err != nil {
+			if err := checkQualified(cmd.Context(), remote.kube, options.Merchant); err != nil {
 				return err
 			}
 		}
@@ -219,7 +220,7 @@ func (p *plugin) resendCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Merchant, "merchant", "", "send all of this merchant: "+merchantHelp)
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.completeMerchantFlag) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", p.access.CompleteMerchantFlag) // fails only for an unknown flag
 	flags.BoolVar(&options.All, "all", false, "send those of all merchants")
 	flags.BoolVar(&options.Resume, "resume", false, "enable the disabled endpoints of these dead letters first")
 	way.add(cmd)
@@ -228,11 +229,11 @@ func (p *plugin) resendCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		options.IDs, options.Merchant, options.RedisURL = args, qualified(remote.kube.namespace, options.Merchant), "redis://unused"
+		options.IDs, options.Merchant, options.RedisURL = args, qualified(remote.kube.Namespace, options.Merchant), "redis://unused"
 		if err := options.Validate(); err != nil {
 			return terminal.Usage("List them with: kubectl merchant webhooks dead-letters", "%w", err)
 		}
-		if err := remote.kube.checkQualified(cmd.Context(), options.Merchant); err != nil {
+		if err := checkQualified(cmd.Context(), remote.kube, options.Merchant); err != nil {
 			return err
 		}
 		return remote.resend(cmd.Context(), options, p.Out)
@@ -243,7 +244,7 @@ func (p *plugin) resendCommand() *cobra.Command {
 // remote is where the dead letters are: in a Redis, which only a dispatcher's pod reaches unless a URL is given.
 type remote struct {
 	plugin *plugin
-	kube   *cluster
+	kube   *cluster.Cluster
 	url    string
 }
 
@@ -252,7 +253,7 @@ func (p *plugin) remote(way *redisFlag) (*remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	kube, err := p.connect()
+	kube, err := p.access.Connect()
 	return &remote{p, kube, url}, err
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
@@ -96,7 +97,7 @@ func TestDispatcherPod(t *testing.T) {
 	run(t, n.Namespace, list).want(t, terminal.ExitError, "no pod of the dispatcher runs in namespace "+namespace, "--redis-url")
 	for name, phase := range map[string]corev1.PodPhase{"waits": corev1.PodPending, "runs": corev1.PodRunning} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{productLabel: product, roleLabel: "dispatcher"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{cluster.ProductLabel: cluster.Product, cluster.RoleLabel: "dispatcher"}},
 			Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "dispatcher", Image: "merchant-operator"}}},
 		}
 		if err := installation.Client.Create(t.Context(), pod); err != nil {

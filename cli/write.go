@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/printers"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -44,14 +43,14 @@ func (w *writeFlags) addWithoutReveal(cmd *cobra.Command) {
 }
 
 // connect checks the flags, and connects.
-func (w *writeFlags) connect(p *plugin) (*cluster, error) {
+func (w *writeFlags) connect(p *plugin) (*cluster.Cluster, error) {
 	switch {
 	case w.timeout < 0:
 		return nil, terminal.Usage("With 0s it does not wait.", "--timeout must not be negative")
 	case w.reveal && (w.dryRun.server || w.out.Format != "" || w.timeout == 0):
 		return nil, terminal.Usage("Leave out --reveal, or --dry-run, -o and --timeout=0s.", "--reveal prints only the key, and waits for it")
 	}
-	return p.connect()
+	return p.access.Connect()
 }
 
 func (w *writeFlags) createOptions() []client.CreateOption {
@@ -89,8 +88,11 @@ func (w *writeFlags) print(p *plugin, object client.Object, done string) error {
 }
 
 // change writes a change of an ApiKey, and finishes.
-func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey, done string, edit func(), options ...client.PatchOption) error {
-	if err := w.patch(ctx, kube, key, edit, options...); err != nil {
+func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster.Cluster, key *v1alpha1.ApiKey, done string, edit func(), options ...client.PatchOption) error {
+	if w.dryRun.server {
+		options = append(options, client.DryRunAll)
+	}
+	if err := kube.ChangeKey(ctx, key, edit, options...); err != nil {
 		return fmt.Errorf("change ApiKey %s/%s: %w", key.Namespace, key.Name, err)
 	}
 	manifest := newApiKey(key.Name, "", "", defaultOverlap)
@@ -101,35 +103,12 @@ func (w *writeFlags) change(ctx context.Context, p *plugin, kube *cluster, key *
 	return w.finish(ctx, p, kube, key)
 }
 
-// patch writes a change of an ApiKey. A change of its spec since it was read is a conflict: two rotations must not become one. Status
-// changes all the time.
-func (w *writeFlags) patch(ctx context.Context, kube *cluster, key *v1alpha1.ApiKey, edit func(), options ...client.PatchOption) error {
-	if w.dryRun.server {
-		options = append(options, client.DryRunAll)
-	}
-	generation, uid := key.Generation, key.UID
-	return retry.OnError(retry.DefaultRetry, func(err error) bool {
-		return apierrors.IsConflict(err) && key.Generation == generation && key.UID == uid
-	}, func() error {
-		before := key.DeepCopy()
-		edit()
-		err := kube.Patch(ctx, key, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
-		if apierrors.IsConflict(err) {
-			*key = v1alpha1.ApiKey{}
-			if readErr := kube.Get(ctx, client.ObjectKeyFromObject(before), key); readErr != nil {
-				return readErr
-			}
-		}
-		return err
-	})
-}
-
 // finish waits until the operator has handled an ApiKey, and prints the key if it is asked for.
-func (w *writeFlags) finish(ctx context.Context, p *plugin, kube *cluster, key *v1alpha1.ApiKey) error {
+func (w *writeFlags) finish(ctx context.Context, p *plugin, kube *cluster.Cluster, key *v1alpha1.ApiKey) error {
 	if w.dryRun.server {
 		return nil
 	}
-	if err := p.await(ctx, kube, w.timeout, key, func() progress { return settled(key) }); err != nil {
+	if err := kube.Await(ctx, w.timeout, key, func() cluster.Progress { return settled(key) }); err != nil {
 		return err
 	}
 	if w.reveal {

@@ -1,4 +1,4 @@
-package cli
+package cluster
 
 import (
 	"cmp"
@@ -14,13 +14,13 @@ import (
 // problem is what the API server says against one field of an object.
 type problem struct{ field, message string }
 
-// problems are what the API server says against an object.
-type problems struct {
+// Problems are what the API server says against an object.
+type Problems struct {
 	// other is a refusal that names no field.
 	other  string
 	fields []problem
-	// incomplete: the API server did not check all its rules because of these.
-	incomplete bool
+	// Incomplete: the API server did not check all its rules because of these.
+	Incomplete bool
 }
 
 // unnamed is the field of a cause that says nothing of the object: that rules were not checked.
@@ -36,16 +36,16 @@ var (
 // typedPatch begins the internal error by which server-side apply refuses a manifest that does not fit the schema.
 const typedPatch = "failed to create typed patch object"
 
-// newProblems reads an error of the API server.
-func newProblems(err error) *problems {
+// NewProblems reads an error of the API server.
+func NewProblems(err error) *Problems {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
-		return &problems{other: err.Error()}
+		return &Problems{other: err.Error()}
 	}
-	found := &problems{}
+	found := &Problems{}
 	if apierrors.IsInternalError(err) || apierrors.IsBadRequest(err) {
 		for _, match := range notInSchema.FindAllStringSubmatch(err.Error(), -1) {
-			found.incomplete = true
+			found.Incomplete = true
 			message := cmp.Or(shownValue.ReplaceAllString(match[2], "$1"), "field not declared in schema")
 			found.fields = append(found.fields, problem{match[1] + match[3], message})
 		}
@@ -53,7 +53,7 @@ func newProblems(err error) *problems {
 	if status.ErrStatus.Details != nil && apierrors.IsInvalid(err) {
 		for _, cause := range status.ErrStatus.Details.Causes {
 			if cause.Field == unnamed {
-				found.incomplete = true
+				found.Incomplete = true
 			} else {
 				found.fields = append(found.fields, problem{cause.Field, cause.Message})
 			}
@@ -65,8 +65,8 @@ func newProblems(err error) *problems {
 	return found
 }
 
-// add adds the problems that are not known yet, and reports whether there are any.
-func (p *problems) add(found *problems) bool {
+// Add adds the problems that are not known yet, and reports whether there are any.
+func (p *Problems) Add(found *Problems) bool {
 	known := len(p.fields)
 	for _, one := range found.fields {
 		if !slices.ContainsFunc(p.fields, func(k problem) bool { return k.field == one.field }) {
@@ -76,12 +76,12 @@ func (p *problems) add(found *problems) bool {
 	if known == 0 {
 		p.other = found.other
 	}
-	p.incomplete = found.incomplete
+	p.Incomplete = found.Incomplete
 	return len(p.fields) > known
 }
 
-// correct gives the wrong fields of a manifest their present values, or removes them, and reports whether all of them could be corrected.
-func (p *problems) correct(manifest *unstructured.Unstructured, present map[string]any) bool {
+// Correct gives the wrong fields of a manifest their present values, or removes them, and reports whether all of them could be corrected.
+func (p *Problems) Correct(manifest *unstructured.Unstructured, present map[string]any) bool {
 	for _, one := range p.fields {
 		path, _, _ := strings.Cut(one.field, "[")
 		field := strings.Split(path, ".")
@@ -99,7 +99,7 @@ func (p *problems) correct(manifest *unstructured.Unstructured, present map[stri
 }
 
 // String is one sentence for people.
-func (p *problems) String() string {
+func (p *Problems) String() string {
 	texts := make([]string, 0, len(p.fields)+1)
 	for _, one := range p.fields {
 		texts = append(texts, one.field+": "+one.message)
@@ -108,18 +108,18 @@ func (p *problems) String() string {
 		texts = append(texts, p.other)
 	}
 	text := strings.Join(texts, "; ")
-	if p.incomplete {
+	if p.Incomplete {
 		text += ". Other rules are checked when this is right"
 	}
 	return text
 }
 
-// describe returns the words of an error for people, also if the API server says what it did not check.
-func describe(err error) string {
+// DescribeError returns the words of an error for people, also if the API server says what it did not check.
+func DescribeError(err error) string {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(status) || status.ErrStatus.Details == nil {
 		return err.Error()
 	}
 	details := status.ErrStatus.Details
-	return strings.Replace(err.Error(), status.Error(), details.Kind+" "+details.Name+" is invalid: "+newProblems(status).String(), 1)
+	return strings.Replace(err.Error(), status.Error(), details.Kind+" "+details.Name+" is invalid: "+NewProblems(status).String(), 1)
 }

@@ -1,4 +1,4 @@
-package cli
+package cluster
 
 import (
 	"context"
@@ -15,10 +15,10 @@ const suggestLimit = 1000
 
 // suggest returns the name of an object of the namespace that somebody may have meant; empty: none is near, or the person may not
 // list them.
-func (c *cluster) suggest(ctx context.Context, kind, name string) string {
+func (c *Cluster) suggest(ctx context.Context, kind, name string) string {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
-	if err := c.List(ctx, &list, client.InNamespace(c.namespace), client.Limit(suggestLimit)); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(c.Namespace), client.Limit(suggestLimit)); err != nil {
 		return ""
 	}
 	names := make([]string, len(list.Items))
