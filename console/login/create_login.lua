@@ -2,7 +2,8 @@ local login_key, logins_key = unpack(KEYS)
 local record, idle, lifetime, name = unpack(ARGV)
 -- uses: clock
 
--- Creates a login. logins_key lists those of its person; idle and lifetime are in ms.
+-- Creates a login. logins_key lists the logins of its person by when they end; idle and lifetime are in ms.
+-- Returns 'OK'.
 
 local ends = now_ms + lifetime
 call('HSET', login_key, 'record', record, 'ends', format('%.0f', ends))

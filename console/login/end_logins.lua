@@ -1,6 +1,7 @@
 local logins_key = unpack(KEYS, 1, 1)
 
--- Ends logins of a person, whose list is logins_key. Behind the named key are the logins; the arguments are their names.
+-- Ends logins of a person. logins_key lists them. Behind the named key are the logins; the arguments are their names.
+-- Returns 'OK'.
 
 local login_keys = {unpack(KEYS, 2)}
 for i, name in ipairs(ARGV) do

@@ -1,5 +1,6 @@
 local logins_key = unpack(KEYS)
 
--- Returns the names of a person's logins.
+-- Lists a person's logins.
+-- Returns their names.
 
 return redis.call('ZRANGE', logins_key, 0, -1)

@@ -2,7 +2,8 @@ local login_key = unpack(KEYS)
 local idle = unpack(ARGV)
 -- uses: clock
 
--- Returns the record of a login and keeps it for another idle time, in ms; empty: there is none.
+-- Reads a login, and keeps it for another idle time, in ms.
+-- Returns its record, or '' if there is none.
 
 local record, ends = unpack(call('HMGET', login_key, 'record', 'ends'))
 if not record then return '' end

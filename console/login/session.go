@@ -41,10 +41,10 @@ var luaFiles embed.FS
 var (
 	luaParts = redis.Parts{"clock": redis.Clock}
 
-	createLogin = redis.NewScript("create_login", redis.Part(luaFiles, "create_login"), luaParts)
-	readLogin   = redis.NewScript("read_login", redis.Part(luaFiles, "read_login"), luaParts)
-	listLogins  = redis.NewScript("list_logins", redis.Part(luaFiles, "list_logins"), luaParts)
-	endLogins   = redis.NewScript("end_logins", redis.Part(luaFiles, "end_logins"), luaParts)
+	createLogin = redis.NewScript("create_login", redis.Part(luaFiles, "create_login"), luaParts, nil)
+	readLogin   = redis.NewScript("read_login", redis.Part(luaFiles, "read_login"), luaParts, nil)
+	listLogins  = redis.NewScript("list_logins", redis.Part(luaFiles, "list_logins"), luaParts, nil)
+	endLogins   = redis.NewScript("end_logins", redis.Part(luaFiles, "end_logins"), luaParts, nil)
 )
 
 // cookieValue is two hex digits of a bucket and 32 random bytes in base64.

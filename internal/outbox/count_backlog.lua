@@ -1,7 +1,9 @@
 local queue_key, dead_key, due_key = unpack(KEYS)
 -- uses: clock
 
--- Counts what waits in a bucket, and for how long the first event is due of an account that is not paused. The arguments are paused accounts.
+-- Counts what waits in a bucket.
+-- queue_key and due_key are its queue (lib/queue), dead_key are its dead letters. The arguments are paused accounts.
+-- Returns {'OK', events in the queue, dead letters, for how many ms the first event is due of an account that is not paused}.
 
 local paused = {}
 for _, account in ipairs(ARGV) do
@@ -13,4 +15,4 @@ for i = #first - 1, 1, -2 do
     overdue = math.max(0, now_ms - first[i + 1])
   end
 end
-return {'OK', call('ZCARD', queue_key), call('ZCOUNT', dead_key, now_ms - EVENT_RETENTION_MS, '+inf'), overdue}
+return {'OK', call('ZCARD', queue_key), call('ZCOUNT', dead_key, now_ms - const.EVENT_RETENTION_MS, '+inf'), overdue}

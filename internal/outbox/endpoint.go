@@ -136,16 +136,31 @@ func (e EndpointState) CountsChanged() bool {
 	return pending != (e.Reported.Pending > 0) || (e.Dead > 0) != (e.Reported.Dead > 0)
 }
 
-// ReportTATField is the field of an endpoint's hash with the theoretical arrival time of the next report of a change, in milliseconds. All
-// changes of a merchant's status share its limiter.
-const ReportTATField = "paid"
+// endpointRetention is how long an endpoint is remembered: longer than any quiet merchant rests between two events.
+const endpointRetention = 400 * 24 * time.Hour
 
-// endpointFields are those of an endpoint's hash, in the order in which parseEndpoint decodes them.
-var endpointFields = redis.NewFields("ENDPOINT_FIELDS",
-	"TARGET=target", "SINCE=since", "PERMANENT=permanent", "DISABLED=disabled", "CAUSE=cause", "CHANGED=changed", "HEALTHY=healthy", "RECOVERED=recovered",
-	"DELIVERED=delivered", "FAILED=failed", "REASON=reason", "ANSWER=answer",
-	"REPORTED=reported", "REPORTED_AT=reported_at", "PENDING=pending", "DEAD=dead", "REPORT_TAT="+ReportTATField,
-	"GENERATION=generation", "NOTED=noted")
+// endpointFields are the fields of an endpoint's hash, in the order in which parseEndpoint decodes them.
+var endpointFields = redis.Fields{
+	{Name: "TARGET", Field: "target"},
+	{Name: "SINCE", Field: "since"},
+	{Name: "PERMANENT", Field: "permanent"},
+	{Name: "DISABLED", Field: "disabled"},
+	{Name: "CAUSE", Field: "cause"},
+	{Name: "CHANGED", Field: "changed"},
+	{Name: "HEALTHY", Field: "healthy"},
+	{Name: "RECOVERED", Field: "recovered"},
+	{Name: "DELIVERED", Field: "delivered"},
+	{Name: "FAILED", Field: "failed"},
+	{Name: "FAILED_REASON", Field: "reason"},
+	{Name: "ANSWER", Field: "answer"},
+	{Name: "REPORTED", Field: "reported"},
+	{Name: "REPORTED_AT", Field: "reported_at"},
+	{Name: "PENDING", Field: "pending"},
+	{Name: "DEAD", Field: "dead"},
+	{Name: "REPORT_TAT", Field: "paid"},
+	{Name: "GENERATION", Field: "generation"},
+	{Name: "NOTED", Field: "noted"},
+}
 
 // parseEndpoint decodes the fields. One that cannot be read is as if it were missing: the others still count.
 func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error) {

@@ -2,11 +2,13 @@ local holders_key = unpack(KEYS)
 local holder, new, keep_ms = unpack(ARGV)
 -- uses: clock, full
 
--- Counts a heartbeat of a holder of leases, and returns the heartbeats of all holders. STALE: the holder was removed, and its leases become free.
--- new is '1' before the first heartbeat. The holders are kept for keep_ms after the last heartbeat of any.
+-- Counts a heartbeat of a holder of leases.
+-- holders_key is a hash: for each holder its number of heartbeats, or 'removed' until its leases are free. It is kept for keep_ms
+-- after the last heartbeat of any. new is 'yes' before the first heartbeat.
+-- Returns {'STALE'}: the holder was removed, and its leases become free; or {'OK', all of the hash}.
 
 local heartbeats = call('HGET', holders_key, holder)
-if heartbeats == 'removed' or new ~= '1' and not heartbeats then
+if heartbeats == 'removed' or new ~= 'yes' and not heartbeats then
   return {'STALE'}
 end
 write_when_full('HDEL', holders_key)

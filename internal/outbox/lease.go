@@ -163,7 +163,7 @@ func parseLease(row *redis.Reply, bucket session.Bucket, states map[string]Endpo
 	queued, account, id, fields := row.Text(), row.Text(), row.Text(), row.Map()
 	lease = Lease{Event: feed.Event{ID: id}, bucket: bucket, queued: queued}
 	there = len(fields) > 0
-	attempts, err := strconv.Atoi(cmp.Or(fields["attempts"], "0"))
+	attempts, err := strconv.Atoi(cmp.Or(fields[attemptsField], "0"))
 	if err != nil {
 		return lease, there, redis.ErrCorrupt
 	}

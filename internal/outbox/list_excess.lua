@@ -2,10 +2,11 @@ local queue_key, due_key = unpack(KEYS)
 local most, most_of_test, limit = unpack(ARGV)
 -- uses: clock, queue
 
--- Lists the events of accounts that have more than so many in the queue, those that are due first. limit is how many events at most.
--- Returns each account with its events beyond the bound as the queue has them, leased ones among them.
+-- Lists the events of accounts that have more than so many in the queue, those that are due first. limit is how many events at
+-- most.
+-- Returns {'OK', {account, its events beyond the bound as the queue has them, leased ones among them} for each account}.
 
-local left, rows = tonumber(limit), {}
+local events, left, rows = open_queue(queue_key, due_key), tonumber(limit), {}
 for _, account in ipairs(call('ZRANGE', due_key, 0, -1)) do
   local bound, first, last = events.is_test(account) and most_of_test or most, '[' .. account .. ':', '(' .. account .. ';'
   local excess = math.min(call('ZLEXCOUNT', queue_key, first, last) - bound, left)

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -31,18 +30,17 @@ func New(client *redis.Client) *Outbox { return &Outbox{redis: client} }
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Parts are those of the scripts here and in package store, by their names; see redis.NewScript.
+// Parts are the parts of the scripts here and in package store, by their names; see redis.NewScript.
 var Parts = redis.Parts{
-	"clock":               redis.Clock,
-	"queue":               part("lib/queue"),
-	"feed":                part("lib/feed"),
-	"endpoint":            part("lib/endpoint"),
-	"target":              part("lib/target"),
-	"budget":              part("lib/budget"),
-	"full":                part("lib/full"),
-	"lease_held":          part("lib/lease_held"),
-	"forget_dead_letters": part("lib/forget_dead_letters"),
-	"dead_letters":        part("lib/dead_letters"),
+	"clock":        redis.Clock,
+	"queue":        redis.Part(files, "lib/queue"),
+	"feed":         redis.Part(files, "lib/feed"),
+	"endpoint":     redis.Part(files, "lib/endpoint"),
+	"target":       redis.Part(files, "lib/target"),
+	"budget":       redis.Part(files, "lib/budget"),
+	"full":         redis.Part(files, "lib/full"),
+	"lease_held":   redis.Part(files, "lib/lease_held"),
+	"dead_letters": redis.Part(files, "lib/dead_letters"),
 }
 
 var (
@@ -79,15 +77,23 @@ var (
 )
 
 func script(operation string) *redis.Script {
-	return redis.NewScript(operation, part(operation), Parts)
+	return redis.NewScript(operation, redis.Part(files, operation), Parts, Constants)
 }
 
-// part returns a Lua file with our constants.
-func part(name string) string { return constants.Replace(endpointFields.In(redis.Part(files, name))) }
-
-var constants = strings.NewReplacer(
-	"EVENT_RETENTION_MS", decimal(retention.Milliseconds()), "TEST_ENTRIES", decimal(feed.TestEntries), "MAX_DEAD_LETTERS", decimal(MaxDeadLetters),
-	"UNHEALTHY_AFTER", decimal(UnhealthyAfter.Milliseconds()), "REPORT_INTERVAL", decimal(ReportInterval.Milliseconds()), "REPORT_TAT", "'"+ReportTATField+"'",
-	"KEPT_ATTEMPTS", decimal(keptAttempts), "NOTHING_DUE", decimal(NothingDue.Milliseconds()))
+// Constants are the constants of the scripts here, and of Parts.
+var Constants = redis.Constants{
+	"const": {
+		"ENDPOINT_FIELDS":    endpointFields.List(),
+		"ENDPOINT_KEEP_MS":   redis.LuaInt(endpointRetention.Milliseconds()),
+		"EVENT_RETENTION_MS": redis.LuaInt(retention.Milliseconds()),
+		"KEPT_ATTEMPTS":      redis.LuaInt(keptAttempts),
+		"MAX_DEAD_LETTERS":   redis.LuaInt(MaxDeadLetters),
+		"NOTHING_DUE_MS":     redis.LuaInt(NothingDue.Milliseconds()),
+		"REPORT_INTERVAL_MS": redis.LuaInt(ReportInterval.Milliseconds()),
+		"TEST_ENTRIES":       redis.LuaInt(feed.TestEntries),
+		"UNHEALTHY_AFTER_MS": redis.LuaInt(UnhealthyAfter.Milliseconds()),
+	},
+	"at": endpointFields.Places(),
+}.With(redis.Constants{"field": endpointFields.Names()}).With(redis.Constants{"field": eventFields.Names()})
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

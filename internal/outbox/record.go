@@ -21,11 +21,27 @@ const (
 	testRetention = retention
 )
 
-// ParseEvent decodes the hash of an event: m is its account, b the event as package feed stores it, both written once. The others are of its
-// delivery. It is given name and value of each field, as redis.Reply.Map reads them from an HGETALL. The error is redis.ErrCorrupt, or
-// feed.ErrUnsupported with what is readable of the event.
+// The fields of an event's hash. The account and the event, as package feed stores it, are written once. The others are of its delivery.
+const (
+	accountField  = "m"
+	eventField    = "b"
+	attemptsField = "attempts"
+)
+
+// eventFields are the names of these fields in scripts. An endpoint's hash also has ATTEMPTS, and ANSWER.
+var eventFields = redis.Fields{
+	{Name: "ACCOUNT", Field: accountField},
+	{Name: "EVENT", Field: eventField},
+	{Name: "ATTEMPTS", Field: attemptsField},
+	{Name: "WHY", Field: "why"},
+	{Name: "ANSWER", Field: "answer"},
+	{Name: "MERCHANT_NAME", Field: "merchant"},
+}
+
+// ParseEvent decodes the hash of an event. It is given name and value of each field, as redis.Reply.Map reads them from an HGETALL. The error is
+// redis.ErrCorrupt, or feed.ErrUnsupported with what is readable of the event.
 func ParseEvent(id string, fields map[string]string) (feed.Event, error) {
-	event, err := feed.Parse(fields["m"], fields["b"])
+	event, err := feed.Parse(fields[accountField], fields[eventField])
 	if err != nil && !errors.Is(err, feed.ErrUnsupported) {
 		return feed.Event{}, redis.ErrCorrupt
 	}

@@ -109,12 +109,12 @@ func (c *Call) Int(name string, n int64) {
 // Millis writes an argument: whole milliseconds.
 func (c *Call) Millis(name string, d time.Duration) { c.Int(name, d.Milliseconds()) }
 
-// Flag writes an argument: '1', or '0'.
+// Flag writes an argument: 'yes', or 'no'.
 func (c *Call) Flag(name string, set bool) {
 	if set {
-		c.Text(name, "1")
+		c.Text(name, "yes")
 	} else {
-		c.Text(name, "0")
+		c.Text(name, "no")
 	}
 }
 

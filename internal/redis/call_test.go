@@ -8,7 +8,7 @@ import (
 )
 
 func callScript() *Script {
-	return NewScript("example", "local one_key, two_key, last_key = unpack(KEYS)\nlocal name, count = unpack(ARGV)\n\nreturn 1\n", nil)
+	return NewScript("example", "local one_key, two_key, last_key = unpack(KEYS)\nlocal name, count = unpack(ARGV)\n\nreturn 1\n", nil, nil)
 }
 
 // written returns the words of a call behind the digest.

@@ -16,7 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-var incr = redis.NewScript("incr", "local key = unpack(KEYS)\n\nreturn redis.call('INCR', key)", nil)
+var incr = redis.NewScript("incr", "local key = unpack(KEYS)\n\nreturn redis.call('INCR', key)", nil, nil)
 
 // newIncr returns the call that counts this key up.
 func newIncr(key string) *redis.Call {

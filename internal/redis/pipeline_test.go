@@ -58,7 +58,7 @@ func TestExec_RefusedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	script := NewScript("answer", "local k = unpack(KEYS)\n\nreturn 'OK'", nil)
+	script := NewScript("answer", "local k = unpack(KEYS)\n\nreturn 'OK'", nil, nil)
 	newCall := func() *Call {
 		call := NewCall(script)
 		call.Key("k", BucketKeyspace(0), "x")
@@ -555,7 +555,7 @@ func BenchmarkPipeline(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = c.Close() }()
-			script := NewScript("bench", "local key = unpack(KEYS)\nlocal value = unpack(ARGV)\n\nredis.call('SET', key, value, 'PX', 60000) return redis.call('GET', key)", nil)
+			script := NewScript("bench", "local key = unpack(KEYS)\nlocal value = unpack(ARGV)\n\nredis.call('SET', key, value, 'PX', 60000) return redis.call('GET', key)", nil, nil)
 			b.ReportAllocs()
 			var calling sync.WaitGroup
 			var n atomic.Int64

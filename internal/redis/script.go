@@ -26,10 +26,9 @@ type program struct{ source, sha string }
 
 func newProgram(source string) program { return program{source, redis.NewScript(source).Hash()} }
 
-// publishWord is how scripts name the command that publishes a message. A Redis Cluster sends PUBLISH to all its servers, and SPUBLISH
-// to those of the channel's slot only. Before Redis 7, which set this variable, it has no SPUBLISH.
+// The values of const.PUBLISH, the command that publishes a message. A Redis Cluster sends PUBLISH to all its servers, and SPUBLISH to those of
+// the channel's slot only. Before Redis 7, which set this variable, it has no SPUBLISH.
 const (
-	publishWord      = "PUBLISH_COMMAND"
 	publishSingle    = "'PUBLISH'"
 	publishClustered = "(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH')"
 )
@@ -46,11 +45,15 @@ type Parts map[string]string
 // uses is the line that names the parts of a script, where they come.
 var uses = regexp.MustCompile(`(?m)^-- uses: (.+)$`)
 
-// NewScript returns the script of an operation, which is its name in metrics and spans. Its first lines name its keys and arguments:
-// "local session_key, event_key = unpack(KEYS)". A list with more behind its names says how many it names: "unpack(ARGV, 1, 2)". Then its parts come in
-// the place of "-- uses: clock, queue", which may use these names, and what the parts before them define. Whatever is wrong with the names
-// panics: then the program is wrong.
-func NewScript(operation, file string, parts Parts) *Script {
+// NewScript returns the script of an operation, which is its name in metrics and spans.
+//
+//   - Its first lines name its keys and arguments: "local session_key, event_key = unpack(KEYS)". A list with more behind its names says how many
+//     it names: "unpack(ARGV, 1, 2)".
+//   - Its parts come in the place of "-- uses: clock, queue". A part may use what the parts before it define.
+//   - Its constants stand in the place of their names, "const.MAX_FAILURES".
+//
+// Whatever is wrong with a name panics: then the program is wrong.
+func NewScript(operation, file string, parts Parts, constants Constants) *Script {
 	head, included := file, ""
 	if at := uses.FindStringSubmatchIndex(file); at != nil {
 		for name := range strings.SplitSeq(file[at[2]:at[3]], ", ") {
@@ -63,15 +66,13 @@ func NewScript(operation, file string, parts Parts) *Script {
 		head, file = file[:at[0]], file[at[1]:]
 		file = head + included + file
 	}
-	source := "-- " + operation + "\n" + file
-	if numbered.MatchString(source) {
+	if numbered.MatchString(file) {
 		panic(operation + " has a key or an argument without a name")
 	}
-	script := &Script{
-		operation: operation,
-		single:    newProgram(strings.ReplaceAll(source, publishWord, publishSingle)),
-		clustered: newProgram(strings.ReplaceAll(source, publishWord, publishClustered)),
+	source := func(publish string) string {
+		return "-- " + operation + "\n" + constants.With(Constants{"const": {"PUBLISH": publish}}).writeInto(operation, file)
 	}
+	script := &Script{operation: operation, single: newProgram(source(publishSingle)), clustered: newProgram(source(publishClustered))}
 	for _, line := range signature.FindAllStringSubmatch(head, -1) {
 		names := strings.Split(line[1], ", ")
 		if line[3] != "" && line[3] != strconv.Itoa(len(names)) {
@@ -94,8 +95,8 @@ func (c *Client) programFor(script *Script) *program {
 	return &script.single
 }
 
-// Part returns a Lua file: one of a script's own, or a part in lib/ that several scripts share. A part begins with what it expects and defines,
-// includes no other one and never returns. It panics if there is no such file: then the program is wrong.
+// Part returns a Lua file: one of a script's own, or a part in lib/ that several scripts share. A part defines functions, says on its first lines
+// which, and includes no other part. It panics if there is no such file: then the program is wrong.
 func Part(files fs.FS, name string) string {
 	text, err := fs.ReadFile(files, name+".lua")
 	if err != nil {
@@ -104,34 +105,16 @@ func Part(files fs.FS, name string) string {
 	return string(text)
 }
 
-// Function makes a part that defines one Lua function of parts: they run when it is called, and it returns one of their locals.
-func Function(signature, result string, parts ...string) string {
-	return "local function " + signature + "\n" + strings.Join(parts, "\n") + "\nreturn " + result + "\nend\n"
+// Lazy returns a part that defines a function which the last of these parts defines. They run when it is called, so that a script which mostly does
+// not call it makes one function instead of all of theirs.
+func Lazy(function string, parts ...string) string {
+	return "local function " + function + "(...)\n" + strings.Join(parts, "\n") + "\nreturn " + function + "(...)\nend\n"
 }
 
-// Clock is the part that every other one expects; see clock.lua.
+// Clock is the part that every other part uses; see clock.lua.
 //
 //go:embed clock.lua
 var Clock string
-
-// Fields are those of a hash that scripts read together, in this order.
-type Fields struct{ replacer *strings.Replacer }
-
-// NewFields returns fields, each given as "NAME=field". In Lua the list stands for all of them, as arguments of HMGET, and [NAME] for the
-// index of one in its reply.
-func NewFields(list string, fields ...string) Fields {
-	quoted := make([]string, len(fields))
-	var pairs []string
-	for i, field := range fields {
-		name, short, _ := strings.Cut(field, "=")
-		quoted[i] = "'" + short + "'"
-		pairs = append(pairs, "["+name+"]", "["+strconv.Itoa(i+1)+"]")
-	}
-	return Fields{strings.NewReplacer(append(pairs, list, strings.Join(quoted, ", "))...)}
-}
-
-// In returns the Lua with the names replaced.
-func (f Fields) In(lua string) string { return f.replacer.Replace(lua) }
 
 // Run sends the call once and returns its reply. A server that does not know the script yet (it
 // was restarted, or it is the new master) says so without having run anything, so only then is it

@@ -10,9 +10,10 @@ import (
 // What names its keys, arguments or parts wrongly fails when the program starts.
 func TestNewScript_Names(t *testing.T) {
 	for name, file := range map[string]string{
-		"another number": "local one_key, two_key = unpack(KEYS, 1, 3)\n\nreturn 1\n",
-		"unknown part":   "local one_key = unpack(KEYS)\n-- uses: clock, missing\n\nreturn 1\n",
-		"no name":        "local one_key = unpack(KEYS)\n\nreturn ARGV[2]\n",
+		"another number":   "local one_key, two_key = unpack(KEYS, 1, 3)\n\nreturn 1\n",
+		"unknown part":     "local one_key = unpack(KEYS)\n-- uses: clock, missing\n\nreturn 1\n",
+		"no name":          "local one_key = unpack(KEYS)\n\nreturn ARGV[2]\n",
+		"unknown constant": "local one_key = unpack(KEYS)\n\nreturn const.KNOWN + const.UNKNOWN\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -20,7 +21,7 @@ func TestNewScript_Names(t *testing.T) {
 					t.Error("nothing failed")
 				}
 			}()
-			redis.NewScript("example", file, redis.Parts{"clock": redis.Clock})
+			redis.NewScript("example", file, redis.Parts{"clock": redis.Clock}, redis.Constants{"const": {"KNOWN": redis.LuaInt(1)}})
 		})
 	}
 }

@@ -158,23 +158,15 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 		call.WriteInt(a.Until.UnixMilli())
 	}
 	call.End("known_key")
-	switch {
-	case ends:
-		call.WriteString("E")
-	case !a.Live:
-		call.WriteString("D")
-	}
-	if a.currentOnly {
-		call.WriteString("C")
-	}
-	if a.Inactive {
-		call.WriteString("I")
-	}
-	if a.Forbidden {
-		call.WriteString("P")
-	}
-	if call.use {
-		call.WriteString("U")
+	for _, flag := range [...]struct {
+		word string
+		set  bool
+	}{
+		{"unaccepted ", !a.Live}, {"expires ", ends}, {"current_only ", a.currentOnly}, {"inactive ", a.Inactive}, {"forbidden ", a.Forbidden}, {"use ", call.use},
+	} {
+		if flag.set {
+			call.WriteString(flag.word)
+		}
 	}
 	call.End("flags")
 }

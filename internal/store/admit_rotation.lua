@@ -4,6 +4,8 @@ local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
 -- uses: clock, admission
 
--- Admits a rotation by the current key. rate_key is that of the ApiKey's rotations.
+-- Admits a rotation by the current key. rate_key is of the ApiKey's rotations; lib/admission describes the other keys and the
+-- arguments.
+-- Returns '<result><quota>' or 'OK<quota>'.
 
 return result and result .. quota or 'OK' .. quota

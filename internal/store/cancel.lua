@@ -4,25 +4,28 @@ local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
 -- uses: clock, admission, sessions, holds, cancel_decisions
 
--- Cancels a session for its merchant. event_key is the event of its end, history that of the feed.
+-- Cancels a session for its merchant.
+-- lib/admission describes rate_key, override_key, last_use_key and the first four arguments. event_key is the event of the
+-- session's end, history is of the feed.
+-- Returns '<result><quota>', 'NOT_FOUND<quota>', 'CORRUPT<quota>', or {'OK<quota>', decision, fields of the session, for how many
+-- ms a payment still holds it}.
 
 if result then
   return result .. quota
 end
-local s = sessions()
-local fields = s.read(session_key, event_key, feed_key, 'h')
-if not fields[RECORD] then
+local sessions = open_sessions(queue_key, due_key, history)
+local fields = sessions.read(session_key, event_key, feed_key, field.HOLD)
+if not fields[at.RECORD] then
   return 'NOT_FOUND' .. quota
 end
-local holder, ends = read_hold(fields[#{SESSION_FIELDS} + 1])
-local by_holder = decisions[s.status(fields)]
+local holder, ends = read_hold(fields[#const.SESSION_FIELDS + 1])
+local by_holder = decisions[sessions.status(fields)]
 if not by_holder then
   return 'CORRUPT' .. quota
 end
 local decision = by_holder[holder]
 if decision == 'applied' then
-  local ending = {s = 'CANCELLED'}
-  s.finish(session_key, event_key, feed_key, ending)
-  fields[STATUS], fields[ENDED_AT] = ending.s, ending.e
+  fields[at.ENDED_AT] = sessions.finish(session_key, event_key, feed_key, 'CANCELLED', {})
+  fields[at.STATUS] = 'CANCELLED'
 end
 return {'OK' .. quota, decision, fields, math.max(ends - now_ms, 0)}

@@ -41,18 +41,18 @@ var paymentStates = []session.PaymentState{
 	session.PaymentUnknown, session.PaymentExcluded, session.PaymentSettled, session.PaymentRefused, session.PaymentFailed,
 }
 
-// settleDecisions is a part that defines decide(payment, status, same_amount). It expects outcome and merchant_deleted. A call makes a table only
-// for what it was given.
+// settleDecisions is a part that defines decide(outcome, merchant_deleted, payment, status, same_amount). A call makes a table only for what it was
+// given.
 func settleDecisions() string {
 	var lua strings.Builder
-	lua.WriteString("local function decide(payment, status, same_amount)\n")
+	lua.WriteString("local function decide(outcome, merchant_deleted, payment, status, same_amount)\n")
 	for _, deleted := range []bool{false, true} {
 		for _, outcome := range []session.Status{session.Completed, session.Failed} {
-			settle, flag := session.Settle, 0
+			settle, flag := session.Settle, "no"
 			if deleted {
-				settle, flag = session.SettleDeleted, 1
+				settle, flag = session.SettleDeleted, "yes"
 			}
-			fmt.Fprintf(&lua, "  if outcome == '%s' and merchant_deleted == '%d' then\n", outcome, flag)
+			fmt.Fprintf(&lua, "  if outcome == '%s' and merchant_deleted == '%s' then\n", outcome, flag)
 			for _, payment := range paymentStates {
 				fmt.Fprintf(&lua, "    if payment == '%s' then\n      return ({\n", payment)
 				for _, status := range statuses {

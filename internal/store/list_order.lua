@@ -4,9 +4,11 @@ local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
 -- uses: clock, admission, list_order
 
--- Lists the newest sessions of an order, for a merchant.
+-- Lists the newest sessions of an order, for a merchant. lib/admission describes rate_key, override_key, last_use_key and the first
+-- four arguments, lib/list_order the others.
+-- Returns '<result><quota>', or {'OK<quota>', 1 if there are more, the random part of the id and the fields of each session}.
 
 if result then
   return result .. quota
 end
-return {'OK' .. quota, list_order()}
+return {'OK' .. quota, list_order(order_key, session_prefix)}

@@ -2,10 +2,11 @@ local expiry_key = unpack(KEYS)
 local limit, expiry_queue_prefix = unpack(ARGV)
 -- uses: clock
 
--- Lists sessions that may be overdue, the longest overdue first. Only this script knows the expiry queues, so their keys are not declared; it
--- only reads them.
--- expiry_key has when the sweep must examine an entry: an expiry queue, named by the lifetime of its sessions in ms, or a single session, named
--- by its key, that could not be read in its turn.
+-- Lists sessions that may be overdue, the longest overdue first. Only this script knows the expiry queues, so their keys are not
+-- declared; it only reads them.
+-- expiry_key has when the sweep must examine an entry: an expiry queue, named by the lifetime of its sessions in ms, or a single
+-- session, named by its key, that could not be read in its turn. limit is how many sessions at most.
+-- Returns {'OK', {name of the entry, since when it is due in ms, the first sessions of a queue} for each}.
 
 local left, rows = tonumber(limit), {}
 local overdue = call('ZRANGEBYSCORE', expiry_key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, limit)

@@ -1,6 +1,7 @@
 -- uses: clock
 
--- Counts the receipts of each bucket: those that are due, and all. KEYS are those of the buckets. What cannot be read has none.
+-- Counts the receipts of each bucket. KEYS are their lists, one of each bucket.
+-- Returns {'OK', for each bucket how many are due, and how many there are}. What cannot be read has none.
 
 local counts = {'OK'}
 local none = redis.pcall('EXISTS', unpack(KEYS)) == 0 -- one command instead of two a bucket

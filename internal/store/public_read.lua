@@ -3,6 +3,8 @@ local cost, burst, history = unpack(ARGV)
 local tat, override, known_key, flags = redis.call('GET', rate_key), false, '', ''
 -- uses: clock, admission, sessions, public_session
 
--- Reads what a payer may see of a session; any caller with the id is admitted. event_key is the event of its end, history that of the feed.
+-- Reads what a payer may see of a session; any caller with the id is admitted.
+-- lib/admission describes rate_key, cost and burst. event_key is the event of the session's end, history is of the feed.
+-- Returns 'LIMITED<quota>', or what public_session returns.
 
-return reply
+return result and result .. quota or public_session(session_key, event_key, feed_key, queue_key, due_key, history, quota)

@@ -4,19 +4,22 @@ local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
 -- uses: clock, admission, sessions
 
--- Reads a session for its merchant, with all of its fields if payments were refused or refunded. event_key is the event of its end, history that of
--- the feed.
+-- Reads a session for its merchant.
+-- lib/admission describes rate_key, override_key, last_use_key and the first four arguments. event_key is the event of the
+-- session's end, history is of the feed.
+-- Returns '<result><quota>', or {'OK<quota>', fields of the session in the order of const.MERCHANT_FIELDS, without LISTED, and all
+-- fields and their names if payments were refused or refunded}.
 
 if result then
   return result .. quota
 end
-local fields = call('HMGET', session_key, MERCHANT_FIELDS)
-local listed = fields[LISTED]
-if not fields[STATUS] and now_ms >= (tonumber(fields[EXPIRES_AT]) or math.huge) then
-  sessions().expire_if_due(session_key, event_key, feed_key, fields)
+local fields = call('HMGET', session_key, unpack(const.MERCHANT_FIELDS))
+local listed = fields[at.LISTED]
+if not fields[at.STATUS] and now_ms >= (tonumber(fields[at.EXPIRES_AT]) or math.huge) then
+  open_sessions(queue_key, due_key, history).expire_if_due(session_key, event_key, feed_key, fields)
 end
 if listed then
-  fields[LISTED] = false
+  fields[at.LISTED] = false
   return {'OK' .. quota, fields, call('HGETALL', session_key)}
 end
 return {'OK' .. quota, fields}

@@ -5,21 +5,24 @@ local tat, override = stored[1], stored[2]
 -- uses: clock, admission, surcharge
 
 -- Reads the feed of an account from a cursor on, for a merchant.
--- after is the id of the last entry read, limit how many entries to read, that one among them, age how long they are kept in ms. Returns how many it
--- has tried to read: what the limit of requests has room for.
+-- lib/admission describes rate_key, override_key, last_use_key and the first four arguments. after is the id of the last entry
+-- that was read, limit is how many entries to read, that one among them, and age is how long entries are kept in ms.
+-- Returns '<result><quota>', or {'OK<quota>', how many entries it has tried to read, as many as the limit of requests has room for,
+-- the entries}. If the entry `after` is not the first of them, what says whether an entry was missed follows: how many there are in
+-- the feed, the ids of the oldest one and of the last one up to `after`, or 0-0.
 
 if result then
   return result .. quota
 end
 local since = now_ms - age
 local aged = tonumber(string.match(after, '^%d+')) < since
-limit = math.min(limit, SCANNED_AT_ONCE * (room() + 2) - 1) -- the first 199 are in the price of the request
+-- The first 199 entries are in the price of the request.
+limit = math.min(limit, const.SCANNED_AT_ONCE * (requests_left(tat, cost, burst) + 2) - 1)
 local entries = call('XRANGE', feed_key, aged and format('%d', since) or after, '+', 'COUNT', limit)
-surcharge(math.floor(#entries / SCANNED_AT_ONCE) - 1)
+quota = surcharge(rate_key, tat, cost, math.floor(#entries / const.SCANNED_AT_ONCE) - 1)
 if not aged and entries[1] and entries[1][1] == after then
   return {'OK' .. quota, limit, entries}
 end
--- What decides whether an entry is missed.
 local oldest = call('XRANGE', feed_key, '-', '+', 'COUNT', 1)[1]
 -- XREVRANGE from an id below the oldest entry looks at all entries of the feed, so it is not asked for what has none.
 local before = call('XRANGE', feed_key, '-', after, 'COUNT', 1)[1]

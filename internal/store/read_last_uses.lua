@@ -2,9 +2,11 @@ local read_key = unpack(KEYS)
 local known = unpack(ARGV)
 -- uses: clock
 
--- Reads when API keys were last used. Returns since when no use was lost and the time, in ms, and then the values of the further KEYS. read_key
--- holds '<since> <when this was read last>'. It is lost with the uses: if it is missing, older than the caller knows or ahead of the clock, it
--- begins anew.
+-- Reads when API keys were last used.
+-- read_key holds '<since> <when this was read last>', in ms: since when no use was lost. It is lost with the uses: if it is missing,
+-- older than the caller knows or ahead of the clock, it begins anew. Behind it are the keys of the last uses. known is when the
+-- caller knows that they were read before, in ms.
+-- Returns {since, the time in ms, the last uses of each key}.
 
 local stored = call('MGET', unpack(KEYS))
 local now = format('%d', now_ms)

@@ -2,6 +2,6 @@ local session_key = unpack(KEYS)
 -- uses: clock
 
 -- Reads the session that a receipt is of.
+-- Returns {'OK', the time in ms, fields of the session}.
 
-local fields = call('HMGET', session_key, SESSION_FIELDS)
-return {'OK', now_ms, fields}
+return {'OK', now_ms, call('HMGET', session_key, unpack(const.SESSION_FIELDS))}

@@ -4,47 +4,60 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// The fields of a session's hash. They are few and their names short, for each costs Redis time and memory with each session: what
-// no script needs on its own is in one, the record.
-//
-//	f  record, see session.Record        s  status, if it is final
-//	x  expiresAt, ms                     e  endedAt, ms, if it is
-//	u  customerEmail, if given, until its receipt was sent
-//
-//	r  payment, y  reason of the failure, w  paidAt, ms: of the payment that settled it, if given. A payment is "<rail> <paymentRef>"
-//	q  sequence of the last event, if there was one
-//	l:<payment>  a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if
-//	        that is not the session's
-//	n  how many of them there are; also there, maybe as 0, if there are refunds or failures
-//	d  if one of them was refused as merchant_deleted: the session accepts no further payment
-//	b:<refund>  a refund, "<rail> <refundRef>": "<amountCents> <when it was recorded, ms> <payment>"
-//	g  how much of the payment that completed the session was refunded, if any
-//	h  who holds it: "<until, ms> <payment>"
-//	h:<rail>  how long a rail has held it, ms: the whole of each hold that was not released
-//	k:<rail>  payments of a rail that failed while another one held it, of the session's amount: "\n<paymentRef>\n<paymentRef>\n"
+// The fields of a session's hash. They are few and short, for each costs Redis time and memory with each session: what no script needs on its own
+// is in one, the record. A payment is "<rail> <paymentRef>", a refund "<rail> <refundRef>".
 
-// sessionFields are those of a whole session, in the order in which parseSession decodes them.
-var sessionFields = redis.NewFields("SESSION_FIELDS",
-	"STATUS=s", "EXPIRES_AT=x", "ENDED_AT=e", "RECORD=f", "EMAIL=u", "PAYMENT_REF=r", "REASON=y", "PAID_AT=w")
+// sessionFields are the fields of a whole session, in the order in which parseSession decodes them.
+var sessionFields = redis.Fields{
+	{Name: "STATUS", Field: "s"},     // if it is final
+	{Name: "EXPIRES_AT", Field: "x"}, // ms
+	{Name: "ENDED_AT", Field: "e"},   // ms, if it has ended
+	{Name: "RECORD", Field: "f"},     // see session.Record
+	{Name: "EMAIL", Field: "u"},      // the customer's address, if given, until the receipt was sent
+	// Of the payment that settled the session, if given: the payment, the reason of its failure, and when it was paid in ms.
+	{Name: "PAYMENT_REF", Field: "r"},
+	{Name: "REASON", Field: "y"},
+	{Name: "PAID_AT", Field: "w"},
+}
 
+// recordAt is the place of the record among them.
+const recordAt = 3
+
+// publicFields are those of them that a payer's request needs.
+var publicFields = redis.Fields{{Name: "STATUS", Field: "s"}, {Name: "EXPIRES_AT", Field: "x"}, {Name: "RECORD", Field: "f"}, {Name: "ENDED_AT", Field: "e"}}
+
+// merchantFields are sessionFields with LISTED in the place of the address, which no merchant reads.
+var merchantFields = redis.Fields{
+	{Name: "STATUS", Field: "s"}, {Name: "EXPIRES_AT", Field: "x"}, {Name: "ENDED_AT", Field: "e"}, {Name: "RECORD", Field: "f"}, {Name: "LISTED", Field: "n"}, {Name: "PAYMENT_REF", Field: "r"}, {Name: "REASON", Field: "y"}, {Name: "PAID_AT", Field: "w"},
+}
+
+// What some fields begin with. The payment, refund or rail that they are of follows.
 const (
-	// recordAt is the place of the record among them.
-	recordAt = 3
-	// publicFields are those of them that a payer's request needs.
-	publicFields = "'s', 'x', 'f', 'e'"
+	refusedField  = "l:"
+	refundField   = "b:"
+	failuresField = "k:"
 )
 
-// merchantFields are sessionFields with n in the place of the address, which no merchant reads.
-var merchantFields = redis.NewFields("MERCHANT_FIELDS",
-	"STATUS=s", "EXPIRES_AT=x", "ENDED_AT=e", "RECORD=f", "LISTED=n", "PAYMENT_REF=r", "REASON=y", "PAID_AT=w")
-
-// eventFields are those of an event of a session.
-var eventFields = "'" + strings.Join(feed.SessionFields[:], "', '") + "'"
+// otherFields are the fields of a session that most sessions do not have.
+var otherFields = redis.Fields{
+	{Name: "SEQUENCE", Field: "q"}, // of the last event, if there was one
+	// REFUSED<payment> is a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if that is not
+	// the session's.
+	{Name: "REFUSED", Field: refusedField},
+	{Name: "LISTED", Field: "n"},           // how many refused payments there are; also there, maybe as 0, if there are refunds or failures
+	{Name: "MERCHANT_DELETED", Field: "d"}, // if one of them was refused as merchant_deleted: the session accepts no further payment
+	{Name: "REFUND", Field: refundField},   // REFUND<refund> is a refund: "<amountCents> <when it was recorded, ms> <payment>"
+	{Name: "REFUNDED", Field: "g"},         // how much of the payment that completed the session was refunded, if any
+	{Name: "HOLD", Field: "h"},             // who holds the session: "<until, ms> <payment>"
+	{Name: "HELD", Field: "h:"},            // HELD<rail> is how long a rail has held it, ms: the whole of each hold that was not released
+	// FAILURES<rail> are payments of a rail that failed while another one held the session, of its amount: "\n<paymentRef>\n<paymentRef>\n".
+	{Name: "FAILURES", Field: failuresField},
+	{Name: "AMOUNT", Field: "v"}, // only in an event, see feed.SessionFields
+}
 
 // recordPattern is a Lua pattern that finds the value of this form at a place of a record.
 func recordPattern(place int, form string) string {

@@ -8,7 +8,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -139,39 +138,52 @@ func (s *Store) ForEach(ctx context.Context, buckets []session.Bucket, do func(c
 var files embed.FS
 
 func script(operation string) *redis.Script {
-	return redis.NewScript(operation, part(operation), parts)
+	return redis.NewScript(operation, redis.Part(files, operation), parts, constants)
 }
 
-// part returns a Lua file with our constants.
-func part(name string) string {
-	return constants.Replace(merchantFields.In(sessionFields.In(redis.Part(files, name))))
-}
+var constants = outbox.Constants.With(redis.Constants{
+	"const": {
+		"BLOCKED_REPORTED_MS": redis.LuaInt(blockedReported.Milliseconds()),
+		"BLOCKED_SHOWN_MS":    redis.LuaInt(BlockedShown.Milliseconds()),
+		"CORRUPT_RETRY_MS":    redis.LuaInt(corruptRetry.Milliseconds()),
+		"DEFAULT_CURRENCY":    redis.LuaText(session.DefaultCurrency),
+		"EVENT_FIELDS":        redis.LuaTexts(feed.SessionFields[:]...),
+		"EVENT_VERSION":       redis.LuaText(decimal(feed.Version)),
+		"MAX_BLOCKS":          redis.LuaInt(MaxBlocks),
+		"MAX_CHUNKS":          redis.LuaInt(maxChunks),
+		"MAX_DIGEST_USES":     redis.LuaInt(published.MaxDigestUses),
+		"MAX_FAILURES":        redis.LuaInt(maxFailures),
+		"MAX_ORDER_SESSIONS":  redis.LuaInt(MaxOrderSessions),
+		"MERCHANT_FIELDS":     merchantFields.List(),
+		"PUBLIC_FIELDS":       publicFields.List(),
+		"RANDOM_LENGTH":       redis.LuaInt(session.RandomLength),
+		"RECORD_AMOUNT":       recordPattern(session.RecordAmount, "%d+"),
+		"RECORD_CURRENCY":     recordPattern(session.RecordCurrency, "%u*"),
+		"SCANNED_AT_ONCE":     redis.LuaInt(scannedAtOnce),
+		"SESSION_FIELDS":      sessionFields.List(),
+		"USE_RETENTION_MS":    redis.LuaInt(useRetention.Milliseconds()),
+	},
+	"at":    sessionFields.Places(),
+	"field": sessionFields.Names(),
+}).With(redis.Constants{
+	"at":    merchantFields.Places(),
+	"field": otherFields.Names(),
+})
 
-var constants = strings.NewReplacer(
-	"EVENT_FIELDS", eventFields, "RECORD_AMOUNT", recordPattern(session.RecordAmount, "%d+"), "RECORD_CURRENCY", recordPattern(session.RecordCurrency, "%u*"),
-	"EVENT_VERSION", decimal(feed.Version), "PUBLIC_FIELDS", publicFields,
-	"DEFAULT_CURRENCY", session.DefaultCurrency, "MAX_ORDER_SESSIONS", decimal(MaxOrderSessions), "RANDOM_LENGTH", decimal(session.RandomLength),
-	"MAX_DIGEST_USES", decimal(published.MaxDigestUses), "MAX_FAILURES", decimal(maxFailures), "MAX_CHUNKS", decimal(maxChunks), "SCANNED_AT_ONCE", decimal(scannedAtOnce),
-	"USE_RETENTION_MS", decimal(useRetention.Milliseconds()), "CORRUPT_RETRY_MS", decimal(corruptRetry.Milliseconds()),
-	"REPORT_TAT", "'"+outbox.ReportTATField+"'", "BLOCKED_SHOWN", decimal(BlockedShown.Milliseconds()), "BLOCKED_REPORTED", decimal(blockedReported.Milliseconds()), "MAX_BLOCKS", decimal(MaxBlocks))
-
-// parts are those of the scripts, by their names. What a part expects and defines is in its head. Few requests change a session, so what they need is
-// behind one function, sessions().
+// parts are the parts of the scripts, by their names; see redis.NewScript.
 var parts = redis.Parts{
 	"clock":            redis.Clock,
-	"admission":        part("lib/admission"),
-	"surcharge":        part("lib/surcharge"),
-	"unlimited":        part("lib/unlimited"),
-	"sessions":         redis.Function("sessions()", "s", outbox.Parts["queue"], outbox.Parts["feed"], part("lib/sessions")),
-	"public_session":   part("lib/public_session"),
-	"sweep":            part("lib/sweep"),
-	"list_order":       part("lib/list_order"),
-	"list_ended":       part("lib/list_ended"),
-	"refused":          part("lib/refused"),
-	"holds":            part("lib/holds"),
 	"full":             outbox.Parts["full"],
-	"endpoint":         outbox.Parts["endpoint"],
 	"budget":           outbox.Parts["budget"],
+	"admission":        redis.Part(files, "lib/admission"),
+	"surcharge":        redis.Part(files, "lib/surcharge"),
+	"sessions":         redis.Lazy("open_sessions", outbox.Parts["queue"], outbox.Parts["feed"], redis.Part(files, "lib/sessions")),
+	"public_session":   redis.Part(files, "lib/public_session"),
+	"sweep":            redis.Part(files, "lib/sweep"),
+	"list_order":       redis.Part(files, "lib/list_order"),
+	"list_ended":       redis.Part(files, "lib/list_ended"),
+	"refused":          redis.Part(files, "lib/refused"),
+	"holds":            redis.Part(files, "lib/holds"),
 	"cancel_decisions": cancelDecisions(),
 	"hold_decisions":   holdDecisions(),
 	"settle_decisions": settleDecisions(),

@@ -118,15 +118,15 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
 	story, refunds, names := Story{Session: read}, map[string][]Refund{}, []string(nil)
 	for listed.More() {
 		name, text := listed.Text(), listed.Text()
-		if payment, is := strings.CutPrefix(name, "l:"); is {
+		if payment, is := strings.CutPrefix(name, refusedField); is {
 			refused, ok := parseRefused(payment, text, read.Currency)
 			listed.Require(ok)
 			story.Refused, names = append(story.Refused, refused), append(names, payment)
-		} else if refund, is := strings.CutPrefix(name, "b:"); is {
+		} else if refund, is := strings.CutPrefix(name, refundField); is {
 			payment, refund, ok := parseRefund(refund, text)
 			listed.Require(ok)
 			refunds[payment] = append(refunds[payment], refund)
-		} else if rail, is := strings.CutPrefix(name, "k:"); is {
+		} else if rail, is := strings.CutPrefix(name, failuresField); is {
 			for ref := range strings.FieldsSeq(text) {
 				story.Failed = append(story.Failed, session.Payment{
 					Rail: session.Rail(rail), Ref: ref, Outcome: session.Failed, AmountCents: read.Charge.AmountCents, Currency: read.Currency,

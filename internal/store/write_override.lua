@@ -2,9 +2,10 @@ local override_key = unpack(KEYS)
 local issued, revision, list, revokes, keep, gone = unpack(ARGV)
 
 -- Writes an override. Needs no clock.
+-- issued and revision are its order, and list is what it accepts, see lib/admission; revokes is 'yes' if it accepts nothing; keep
+-- is in ms. gone is '' or the order of the override that was there when the published object was seen to be gone: a revocation holds
+-- for that one too.
 -- Returns 'OK'; 'NEWER' if a newer one is there already, and then writes nothing; 'CORRUPT' if the stored one cannot be read.
--- issued and revision are its order, see lib/admission.lua; revokes is '1' if the list is empty; keep is in ms. gone is '' or the order of the
--- override that was there when the published object was seen to be gone: a revocation holds for that one too.
 
 local stored = redis.call('GET', override_key)
 if stored then
@@ -21,14 +22,15 @@ if stored then
       return 'NEWER'
     end
     issued, revision = stored_issued, stored_revision
-  elseif ahead == 0 and revokes ~= '1' then
-    -- Of the same order only a revocation counts: a replica that learns of a rotation late must not revive a key
-    -- that has been deleted since.
+  elseif ahead == 0 and revokes ~= 'yes' then
+    -- Of the same order only a revocation counts: a replica that learns of a rotation late must not revive a key that has been
+    -- deleted since.
     return 'OK'
   end
 end
-if revokes == '1' then
-  redis.call('PEXPIRE', override_key, keep) -- a full Redis refuses a SET as the first write, and a revocation must not wait until it is drained
+if revokes == 'yes' then
+  -- A full Redis refuses a SET as the first write, and a revocation must not wait until it is drained.
+  redis.call('PEXPIRE', override_key, keep)
 end
 redis.call('SET', override_key, issued .. ' ' .. revision .. ' ' .. list, 'PX', keep)
 return 'OK'

@@ -1,8 +1,8 @@
--- Expects clock, endpoint and endpoint_key. Defines charge_report().
+-- Defines charge_report(). Uses clock.
 
--- Charges the budget for one report of a change to the status of a Merchant.
-local function charge_report()
-  local tat = tonumber(call('HGET', endpoint_key, REPORT_TAT)) or 0
-  call('HSET', endpoint_key, REPORT_TAT, math.max(now_ms, tat) + REPORT_INTERVAL)
-  call('PEXPIRE', endpoint_key, endpoint_keep_ms)
+-- Charges the budget of a merchant for one report of a change to its status.
+local function charge_report(endpoint_key)
+  local tat = tonumber(call('HGET', endpoint_key, field.REPORT_TAT)) or 0
+  call('HSET', endpoint_key, field.REPORT_TAT, math.max(now_ms, tat) + const.REPORT_INTERVAL_MS)
+  call('PEXPIRE', endpoint_key, const.ENDPOINT_KEEP_MS)
 end

@@ -1,16 +1,12 @@
--- Expects clock. Defines read_endpoint(), unhealthy() and endpoint_keep_ms.
+-- Defines read_endpoint() and unhealthy(). Uses clock.
 
--- Longer than any quiet merchant rests between two events.
-local endpoint_keep_ms = 34560000000
-
--- An endpoint that only fails for this long is unhealthy, whatever the reason.
-local unhealthy_after_ms = UNHEALTHY_AFTER
-
+-- Returns the fields of an endpoint, in the order of const.ENDPOINT_FIELDS.
 local function read_endpoint(key)
-  return call('HMGET', key, ENDPOINT_FIELDS)
+  return call('HMGET', key, unpack(const.ENDPOINT_FIELDS))
 end
 
+-- Reports whether an endpoint, given by its fields, is unhealthy. One that only fails for long enough is, whatever the reason.
 local function unhealthy(endpoint)
-  local since = tonumber(endpoint[SINCE])
-  return endpoint[DISABLED] or endpoint[PERMANENT] or since and now_ms - since >= unhealthy_after_ms
+  local since = tonumber(endpoint[at.SINCE])
+  return endpoint[at.DISABLED] or endpoint[at.PERMANENT] or since and now_ms - since >= const.UNHEALTHY_AFTER_MS
 end

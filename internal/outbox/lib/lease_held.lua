@@ -1,6 +1,6 @@
--- Expects call, queue_key, event_key and leased, the leased event as the queue has it. Defines lease_held().
+-- Defines lease_held(). Uses clock.
 
--- Whether the lease is still held, and its event is there.
-local function lease_held()
+-- Reports whether the lease of an event is still held, and the event is there. leased is the leased event as the queue has it.
+local function lease_held(queue_key, leased, event_key)
   return call('ZSCORE', queue_key, leased) and call('EXISTS', event_key) == 1
 end

@@ -1,6 +1,7 @@
--- Expects clock. Defines read_hold(), which takes field h of a session and a payment, '<rail> <reference>', and returns who holds the session as
--- seen by that payment, 'nobody', 'self' or 'other', and until when in ms.
+-- Defines read_hold(). Uses clock.
 
+-- Takes the HOLD field of a session and a payment, '<rail> <reference>'. Returns who holds the session as seen by that payment,
+-- 'nobody', 'self' or 'other', and until when in ms.
 local function read_hold(hold, payment)
   local ends, holder = string.match(hold or '', '^(%d+) ([^\t]+)')
   ends = tonumber(ends)

@@ -1,7 +1,8 @@
--- Defines the form of field l:<payment> of a session, a payment that was refused: '<decision> <cents> <when it was paid in ms, or 0>', and behind a
--- space its currency, if that is not the session's. A currency is empty if it is.
+-- Defines write_amount(), write_refused() and read_refused(). Field REFUSED<payment> of a session is a payment that was refused:
+-- '<decision> <cents> <when it was paid in ms, or 0>', and behind a space its currency, if that is not the session's. An empty
+-- currency is the session's.
 
--- An amount, as in an event.
+-- Returns an amount as an event has it.
 local function write_amount(cents, currency)
   return currency == '' and cents or cents .. ' ' .. currency
 end
