@@ -66,7 +66,7 @@ func (c *console) readActivity(ctx context.Context, namespace, kind string, ours
 		for i := range page.Items {
 			event := &page.Items[i]
 			object, ok := ours[event.Regarding.UID]
-			if text := activityText(c.words, event); ok && text != "" {
+			if text := activityText(c.pages.Words, event); ok && text != "" {
 				found = append(found, activity{lastTime(event), object, text, event.Type == corev1.EventTypeWarning})
 			}
 		}

@@ -46,13 +46,13 @@ func (c *console) checkAllowlist(r *web.Request, keys []keyRow) (allowlistCheck,
 	passes, badAddress := list.Test(check.Asked)
 	switch {
 	case badAddress != nil:
-		check.Answer = c.words.Text("allowlist.answer.wrong")
+		check.Answer = c.pages.Words.Text("allowlist.answer.wrong")
 	case passes:
-		check.Answer = c.words.Text("allowlist.answer.passes")
+		check.Answer = c.pages.Words.Text("allowlist.answer.passes")
 	case check.ReportOnly:
-		check.Answer = c.words.Text("allowlist.answer.reported")
+		check.Answer = c.pages.Words.Text("allowlist.answer.reported")
 	default:
-		check.Answer = c.words.Text("allowlist.answer.refused")
+		check.Answer = c.pages.Words.Text("allowlist.answer.refused")
 	}
 	if badAddress == nil && (passes || check.ReportOnly) {
 		check.RefusedKeys, err = refusedKeys(keys, check.Asked)
@@ -138,9 +138,9 @@ func (c *console) wrongEntry(entries []v1alpha1.IPBlock) string {
 		_, addressErr := netip.ParseAddr(text)
 		switch {
 		case err == nil && block != block.Masked():
-			return c.words.Text("allowlist.error.bits", text, block.Masked())
+			return c.pages.Words.Text("allowlist.error.bits", text, block.Masked())
 		case err != nil && addressErr != nil:
-			return c.words.Text("allowlist.error.form", text)
+			return c.pages.Words.Text("allowlist.error.form", text)
 		}
 	}
 	return ""

@@ -104,7 +104,7 @@ func FuzzAllowlist(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c := &console{clients: clients, words: english(f)}
+	c := &console{clients: clients, pages: &web.Pages{Words: english(f)}}
 	f.Fuzz(func(t *testing.T, entries, address string) {
 		if strings.Contains(address, ",") || strings.Trim(address, " \t") == "" {
 			t.Skip() // several addresses, or nothing is asked

@@ -26,7 +26,7 @@ type attempt struct {
 }
 
 func (c *console) newAttempt(a outbox.Attempt) attempt {
-	return attempt{At: a.At, Kind: a.Kind, Why: reasonText(c.words, a.Reason, a.Answer), Took: duration(c.words, a.Took)}
+	return attempt{At: a.At, Kind: a.Kind, Why: reasonText(c.pages.Words, a.Reason, a.Answer), Took: duration(c.pages.Words, a.Took)}
 }
 
 // duration is how long an attempt took, in milliseconds or seconds.
@@ -106,14 +106,14 @@ func (c *console) showTestEvent(w http.ResponseWriter, r *web.Request) error {
 		return err
 	}
 	page := testPage{
-		Merchant: r.Merchant, Base: web.MerchantURL(r.Merchant), Clock: c.shopClock(r.Merchant), Disabled: health.Disabled(),
+		Merchant: r.Merchant, Base: web.MerchantURL(r.Merchant), Clock: c.pages.Clock(r.Merchant), Disabled: health.Disabled(),
 		Sent: test.EventID != "", Answered: test.Answered, Delivered: test.Reason == "delivered", Attempt: c.newAttempt(test.Attempt), EventID: test.EventID,
 	}
 	if webhook := r.Merchant.Spec.Webhook; test.Target != "" {
 		page.Former = webhook == nil || test.Target != (&published.Webhook{Webhook: *webhook}).Target()
 	}
 	if page.Delivered {
-		page.Answer = c.words.HTML("test.delivered", test.Answer)
+		page.Answer = c.pages.Words.HTML("test.delivered", test.Answer)
 	}
 	return c.pages.Render(w, http.StatusOK, "test-event", r.View(page))
 }

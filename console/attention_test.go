@@ -136,7 +136,7 @@ func TestMerchantPage_AttentionInOrder(t *testing.T) {
 	if strings.Index(page.Text, `id="attention"`) > strings.Index(page.Text, `id="keys"`) {
 		t.Error("what needs attention is not first")
 	}
-	git := merchantPage{Merchant: m, Base: "/m", Clock: f.shopClock(m), Rights: rights{true, true, true, true, true}, Manager: gitops.Manager{Tool: "Flux"}}
+	git := merchantPage{Merchant: m, Base: "/m", Clock: f.pages.Clock(m), Rights: rights{true, true, true, true, true}, Manager: gitops.Manager{Tool: "Flux"}}
 	if text, action := attentionText(t, &git); action != "" || !strings.Contains(text, "203.0.113.0/24") {
 		t.Errorf("what Git manages: %q, %q", text, action)
 	}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/web"
@@ -39,7 +38,6 @@ type console struct {
 	clients clientaddr.Resolver
 	limit   *ratelimit.Limiter // of client addresses
 	pages   *web.Pages
-	words   web.Words
 
 	login    *login.Handler
 	reviewer *authz.Reviewer
@@ -80,10 +78,11 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
 		return nil, err
 	}
-	if c.words, err = web.LoadWords(language.English); err != nil {
+	words, err := web.LoadWords(language.English)
+	if err != nil {
 		return nil, err
 	}
-	if c.pages, err = web.NewPages(c.words); err != nil {
+	if c.pages, err = web.NewPages(words, c.now); err != nil {
 		return nil, err
 	}
 	if c.login, err = c.newLogin(r.Redis, r.Registry); err != nil {
@@ -100,7 +99,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		return nil, err
 	}
 	c.payments = payments.New(payments.Options{
-		Store: sessions, Pages: c.pages, Words: c.words, KeyNames: c.keyNames, Log: c.log, Now: c.now,
+		Store: sessions, Pages: c.pages, KeyNames: c.keyNames, Log: c.log,
 	})
 	return c, nil
 }
@@ -110,11 +109,6 @@ func (c *console) newLogin(connection *redis.Client, registry *prometheus.Regist
 		Origin: c.origin, Provider: c.options.Provider, Idle: c.options.LoginIdle, Lifetime: c.options.LoginLifetime,
 		Redis: connection, Registerer: registry, Log: c.log, Now: c.now,
 	})
-}
-
-// shopClock is the clock on the wall of the shop.
-func (c *console) shopClock(merchant *v1alpha1.Merchant) web.Clock {
-	return web.Clock{Words: c.words, Now: c.now(), Location: merchant.Spec.TimeZone.Location()}
 }
 
 func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {

@@ -65,7 +65,7 @@ func (c *console) listDeadLetters(ctx context.Context, merchant *v1alpha1.Mercha
 	}
 	letters := make([]deadLetter, len(found))
 	for i, letter := range found {
-		letters[i] = newDeadLetter(c.words, letter)
+		letters[i] = newDeadLetter(c.pages.Words, letter)
 	}
 	return letters, nil
 }
@@ -91,7 +91,7 @@ type resendForm struct {
 
 // newResendForm returns the form that a request asks for. Errors: errNoDeadLetter, those of Redis.
 func (c *console) newResendForm(r *web.Request) (form resendForm, err error) {
-	form = resendForm{Merchant: r.Merchant, Event: r.FormValue("event"), Clock: c.shopClock(r.Merchant)}
+	form = resendForm{Merchant: r.Merchant, Event: r.FormValue("event"), Clock: c.pages.Clock(r.Merchant)}
 	if form.Webhook, err = c.readHealth(r.Context(), r.Merchant); err != nil {
 		return form, err
 	}
@@ -143,9 +143,9 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *web.Request) error
 	}
 	switch {
 	case errors.Is(err, errNoWebhook):
-		form.Error = c.words.Text("resend.nowebhook")
+		form.Error = c.pages.Words.Text("resend.nowebhook")
 	case errors.Is(err, errDisabled):
-		form.Error = c.words.Text("resend.disabled")
+		form.Error = c.pages.Words.Text("resend.disabled")
 		if form.Webhook, err = c.readHealth(r.Context(), r.Merchant); err != nil {
 			return err
 		}

@@ -89,13 +89,13 @@ func (c *console) change(ctx context.Context, w http.ResponseWriter, r *web.Requ
 		return false, c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
 	}
 	if form.Generation != r.Merchant.Generation {
-		return refuse(c.words.Text("form.changed"))
+		return refuse(c.pages.Words.Text("form.changed"))
 	}
 	changed, err := c.patch(ctx, r.Merchant, change)
 	c.record(ctx, event{r.Viewer, form.action, r.Merchant, published.ID(r.Merchant.UID), changed.Generation, err})
 	switch {
 	case apierrors.IsConflict(err):
-		return refuse(c.words.Text("form.changed"))
+		return refuse(c.pages.Words.Text("form.changed"))
 	case apierrors.IsInvalid(err):
 		return refuse(c.invalidReason(err))
 	case err != nil:

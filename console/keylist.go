@@ -73,7 +73,7 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) (ke
 			case err != nil:
 				return err
 			}
-			rows[i] = new(newKeyRow(c.words, *key, c.now()))
+			rows[i] = new(newKeyRow(c.pages.Words, *key, c.now()))
 			return nil
 		})
 	}

@@ -69,7 +69,7 @@ func (c *console) newKeyForm(w http.ResponseWriter, r *web.Request) error {
 }
 
 func (c *console) renderKeyForm(w http.ResponseWriter, r *web.Request, status int, page string, form keyForm) error {
-	form.Merchant, form.Overlaps, form.Clock = r.Merchant, overlaps(), c.shopClock(r.Merchant)
+	form.Merchant, form.Overlaps, form.Clock = r.Merchant, overlaps(), c.pages.Clock(r.Merchant)
 	if form.Key != nil {
 		form.Manager = gitops.FindManager(form.Key)
 	}
@@ -87,20 +87,20 @@ func (c *console) issueKey(w http.ResponseWriter, r *web.Request) error {
 		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-new", form)
 	}
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
-		return refuse(c.words.Text("issue.error.name"))
+		return refuse(c.pages.Words.Text("issue.error.name"))
 	}
 	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
-		return refuse(c.words.Text("issue.error.mode"))
+		return refuse(c.pages.Words.Text("issue.error.mode"))
 	}
 	if permissions != tillPermissions && permissions != allPermissions {
-		return refuse(c.words.Text("issue.error.permissions"))
+		return refuse(c.pages.Words.Text("issue.error.permissions"))
 	}
 	existing, err := c.knownKeys(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
 	if len(existing) >= maxKeys {
-		return refuse(c.words.Text("issue.error.many", len(existing)))
+		return refuse(c.pages.Words.Text("issue.error.many", len(existing)))
 	}
 	key := &v1alpha1.ApiKey{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Merchant.Namespace, Name: form.Name},
@@ -113,7 +113,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *web.Request) error {
 	}
 	switch err := c.kube.Create(r.Context(), key, client.FieldOwner(fieldOwner)); {
 	case apierrors.IsAlreadyExists(err):
-		return refuse(c.words.Text("issue.error.taken"))
+		return refuse(c.pages.Words.Text("issue.error.taken"))
 	case apierrors.IsInvalid(err):
 		return refuse(c.invalidReason(err))
 	case err != nil:
@@ -163,7 +163,7 @@ func (e *notIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
 func (c *console) showKey(w http.ResponseWriter, r *web.Request, page keyPage) error {
-	page.Merchant, page.Clock = r.Merchant, c.shopClock(r.Merchant)
+	page.Merchant, page.Clock = r.Merchant, c.pages.Clock(r.Merchant)
 	return c.pages.Render(w, http.StatusOK, "key", r.View(page))
 }
 
@@ -179,7 +179,7 @@ func (c *console) rotateKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
-		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: c.words.Text("rotate.error.overlap")})
+		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: c.pages.Words.Text("rotate.error.overlap")})
 	}
 	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, r.Viewer.User)
 	c.record(r.Context(), event{r.Viewer, actionRotate, key, published.ID(key.UID), issued.Generation, err})
@@ -245,7 +245,7 @@ func checkKeyManager(key *v1alpha1.ApiKey) error {
 
 // askKeyName shows the form again in which the person has typed another name than the key's.
 func (c *console) askKeyName(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, page string) error {
-	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: c.words.Text("key.error.name", key.Name)}
+	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: c.pages.Words.Text("key.error.name", key.Name)}
 	return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, page, form)
 }
 

@@ -158,7 +158,7 @@ var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)
 func (c *console) invalidReason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
-		return c.words.Text("form.refused")
+		return c.pages.Words.Text("form.refused")
 	}
 	var reasons []string
 	for _, cause := range status.Status().Details.Causes {

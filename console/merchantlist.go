@@ -173,7 +173,7 @@ func (c *console) keyTroubles(ctx context.Context) (map[client.ObjectKey][]strin
 		if len(keys.Items[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
 			continue
 		}
-		row, trouble := newKeyRow(c.words, keys.Items[i], now), ""
+		row, trouble := newKeyRow(c.pages.Words, keys.Items[i], now), ""
 		switch {
 		case row.Lost:
 			trouble = "trouble.key.lost"

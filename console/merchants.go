@@ -66,7 +66,7 @@ func (c *console) showMerchant(w http.ResponseWriter, r *web.Request) error {
 func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 	merchant := r.Merchant
 	page = merchantPage{
-		Merchant: merchant, Base: web.MerchantURL(merchant), Clock: c.shopClock(merchant),
+		Merchant: merchant, Base: web.MerchantURL(merchant), Clock: c.pages.Clock(merchant),
 		Manager: gitops.FindManager(merchant), Examples: examples(c.options.APIURL),
 	}
 	reads, ctx := errgroup.WithContext(r.Context())
@@ -112,6 +112,6 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 	for i := range page.Keys {
 		page.Keys[i].Open = page.Keys[i].Name == r.URL.Query().Get("key")
 	}
-	page.Attention, err = page.attention(c.words)
+	page.Attention, err = page.attention(c.pages.Words)
 	return page, err
 }

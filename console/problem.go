@@ -143,5 +143,5 @@ func (c *console) newProblem(err error) problem {
 	}
 	row := errorPages[slices.IndexFunc(errorPages, func(row errorPage) bool { return row.match(err) })]
 	key := "error." + row.words
-	return problem{status: row.status, Title: c.words.Text(key + ".title"), Message: c.words.Text(key, value), SignIn: row.signIn, Again: row.again}
+	return problem{status: row.status, Title: c.pages.Words.Text(key + ".title"), Message: c.pages.Words.Text(key, value), SignIn: row.signIn, Again: row.again}
 }

@@ -87,7 +87,7 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form 
 	if lost != nil { // the secret proves that the change was made
 		c.record(r.Context(), event{r.Viewer, form.action, r.Merchant, published.ID(r.Merchant.UID), r.Merchant.Generation + 1, nil})
 	}
-	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: c.shopClock(r.Merchant)}
+	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: c.pages.Clock(r.Merchant)}
 	if shown.PreviousValidUntil != nil {
 		page.OldUntil = time.UnixMilli(*shown.PreviousValidUntil)
 	}

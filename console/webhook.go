@@ -34,7 +34,7 @@ func (c *console) readHealth(ctx context.Context, merchant *v1alpha1.Merchant) (
 	if len(endpoints.States) == 1 {
 		state = endpoints.States[0]
 	}
-	return newWebhookHealth(c.shopClock(merchant), state)
+	return newWebhookHealth(c.pages.Clock(merchant), state)
 }
 
 func newWebhookHealth(clock web.Clock, state outbox.EndpointState) (webhookHealth, error) {

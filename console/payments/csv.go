@@ -22,7 +22,7 @@ const exportTimeout = 20 * time.Second
 // connection is aborted, so that no browser takes it for a whole one.
 func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 	test, zone := r.URL.Query().Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
-	day, err := payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), h.Now(), zone)
+	day, err := payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), h.Pages.Now(), zone)
 	if err != nil {
 		return ErrNoDay
 	}

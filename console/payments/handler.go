@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"golang.org/x/text/language"
 
@@ -21,11 +20,9 @@ import (
 type Options struct {
 	Store Reader
 	Pages *web.Pages
-	Words web.Words
 	// KeyNames returns the names of a Merchant's ApiKeys by their key ids, which come from the UIDs: what a status says, a tenant has written.
 	KeyNames func(ctx context.Context, merchant *v1alpha1.Merchant) (map[string]string, error)
 	Log      *slog.Logger
-	Now      func() time.Time
 	// Downloads bounds the CSV files that are sent at once. Default 32, and 2 of one person.
 	Downloads *web.Inflight
 }

@@ -172,7 +172,7 @@ func (h *Handler) List(w http.ResponseWriter, r *web.Request) error {
 	query := r.URL.Query()
 	test, zone := query.Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
 	page := listPage{
-		Merchant: r.Merchant, links: newLinks(r.Merchant, test), Test: test, Zone: zone.String(), Today: payments.DayAt(h.Now(), zone),
+		Merchant: r.Merchant, links: newLinks(r.Merchant, test), Test: test, Zone: zone.String(), Today: payments.DayAt(h.Pages.Now(), zone),
 		Order: strings.TrimSpace(query.Get("order")), First: true,
 	}
 	var before feed.EntryID
@@ -186,7 +186,7 @@ func (h *Handler) List(w http.ResponseWriter, r *web.Request) error {
 	if err := h.fill(r.Context(), &page, before, zone); err != nil {
 		return err
 	}
-	return h.Pages.Render(w, http.StatusOK, "payments", r.TitledView(h.Words.Text("payments.live"), page))
+	return h.Pages.Render(w, http.StatusOK, "payments", r.TitledView(h.Pages.Words.Text("payments.live"), page))
 }
 
 // fill reads what the page shows: payments of an order, or a page of the list, whose first one has the totals too.
@@ -214,14 +214,14 @@ func (h *Handler) fill(ctx context.Context, page *listPage, before feed.EntryID,
 		return err
 	})
 	if page.First {
-		yesterday, err := payments.ParseDay("yesterday", h.Now(), zone)
+		yesterday, err := payments.ParseDay("yesterday", h.Pages.Now(), zone)
 		if err != nil {
 			return err
 		}
 		page.Days = []DayTotals{{Name: "today", Day: page.Today}, {Name: "yesterday", Day: yesterday}}
 		for i := range page.Days {
 			reads.Go(func() error {
-				day, now := &page.Days[i], h.Now()
+				day, now := &page.Days[i], h.Pages.Now()
 				if h.closed.get(account, day, now) {
 					return nil
 				}
@@ -238,7 +238,7 @@ func (h *Handler) fill(ctx context.Context, page *listPage, before feed.EntryID,
 
 // Today adds up what was paid today, as far as a page of another subject needs it.
 func (h *Handler) Today(ctx context.Context, merchant *v1alpha1.Merchant) (DayTotals, error) {
-	today := DayTotals{Day: payments.DayAt(h.Now(), merchant.Spec.TimeZone.Location())}
+	today := DayTotals{Day: payments.DayAt(h.Pages.Now(), merchant.Spec.TimeZone.Location())}
 	err := h.countDay(ctx, newAccount(merchant, false), &today, 1) // the list counts on
 	return today, err
 }
@@ -275,7 +275,7 @@ func (h *Handler) countDay(ctx context.Context, account store.Account, totals *D
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
 		totals.Paid = append(totals.Paid, h.amounts.Format(sums[currency], currency))
 	}
-	totals.Payments = h.Words.Count("payments.count", paid)
+	totals.Payments = h.Pages.Words.Count("payments.count", paid)
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (h *Handler) countDay(ctx context.Context, account store.Account, totals *D
 func (h *Handler) PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (template.HTML, error) {
 	const most = 100
 	query := store.EndedQuery{Status: session.Completed, Limit: most}
-	query.From, query.To = payments.DayAt(h.Now(), merchant.Spec.TimeZone.Location()).Bounds()
+	query.From, query.To = payments.DayAt(h.Pages.Now(), merchant.Spec.TimeZone.Location()).Bounds()
 	found, err := h.Store.ReadEnded(ctx, newAccount(merchant, false), query)
 	switch more := found.Next != (feed.EntryID{}); {
 	case err != nil:
@@ -291,7 +291,7 @@ func (h *Handler) PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (t
 	case more && len(found.Sessions) == 0: // among many that were not paid
 		return "", nil
 	case more:
-		return h.Words.HTML("list.paid.more", len(found.Sessions)), nil
+		return h.Pages.Words.HTML("list.paid.more", len(found.Sessions)), nil
 	}
-	return h.Words.Count("list.paid", int64(len(found.Sessions))), nil
+	return h.Pages.Words.Count("list.paid", int64(len(found.Sessions))), nil
 }

@@ -157,7 +157,7 @@ func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 		page.Refunded = h.amounts.Format(store.SumRefunds(story.Refunds), s.Currency)
 	}
 	names, err := h.KeyNames(ctx, merchant)
-	page.Key = cmp.Or(names[s.KeyID], h.Words.Text("payment.key.deleted", s.KeyID))
+	page.Key = cmp.Or(names[s.KeyID], h.Pages.Words.Text("payment.key.deleted", s.KeyID))
 	return page, err
 }
 

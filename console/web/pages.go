@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -27,6 +28,15 @@ type Pages struct {
 	templates map[string]*template.Template
 	// Assets serves the files, below /assets/.
 	Assets http.Handler
+	// Words are the texts of the pages.
+	Words Words
+	// Now is the time of the pages.
+	Now func() time.Time
+}
+
+// Clock returns the clock on the wall of a Merchant's shop.
+func (p *Pages) Clock(merchant *v1alpha1.Merchant) Clock {
+	return Clock{Words: p.Words, Now: p.Now(), Location: merchant.Spec.TimeZone.Location()}
 }
 
 // View is what the layout shows, and the data of the page in it.
@@ -38,12 +48,12 @@ type View struct {
 }
 
 // NewPages returns the pages in the language of the words.
-func NewPages(words Words) (*Pages, error) {
+func NewPages(words Words, now func() time.Time) (*Pages, error) {
 	assets, names, err := newAssets()
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{templates: map[string]*template.Template{}, Assets: assets}
+	p := &Pages{templates: map[string]*template.Template{}, Assets: assets, Words: words, Now: now}
 	functions := template.FuncMap{
 		"asset": func(name string) string { return names[name] },
 		"span":  words.span,
