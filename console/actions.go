@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 )
 
 // Actions, in Events, in the log and in metrics.
@@ -77,8 +78,8 @@ func (c *console) record(ctx context.Context, e event) {
 	written := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: e.object.GetNamespace(), GenerateName: "console-"},
 		EventTime:           metav1.NewMicroTime(c.now()),
-		ReportingController: fieldOwner,
-		ReportingInstance:   fieldOwner,
+		ReportingController: objects.FieldOwner,
+		ReportingInstance:   objects.FieldOwner,
 		Type:                corev1.EventTypeNormal,
 		Reason:              e.action,
 		Action:              e.action,
@@ -88,7 +89,7 @@ func (c *console) record(ctx context.Context, e event) {
 			Namespace: e.object.GetNamespace(), Name: e.object.GetName(), UID: e.object.GetUID(),
 		},
 	}
-	if err := c.kube.Create(ctx, written); err != nil {
+	if err := c.objects.Create(ctx, written); err != nil {
 		c.log.Error("could not create an Event", "action", e.action, "user", e.who.User, "error", err)
 	}
 }

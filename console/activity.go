@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
@@ -46,7 +47,7 @@ func (c *console) recentActivity(ctx context.Context, merchant *v1alpha1.Merchan
 		})
 	}
 	if err := reads.Wait(); err != nil {
-		return nil, kubernetesError("list Events", err)
+		return nil, objects.Error("list Events", err)
 	}
 	found := slices.Concat(lists[:]...)
 	slices.SortStableFunc(found, func(a, b activity) int { return b.Time.Compare(a.Time) })
@@ -60,7 +61,7 @@ func (c *console) readActivity(ctx context.Context, namespace, kind string, ours
 	client.MatchingFields{"regarding.kind": kind}.ApplyToList(&options)
 	for range maxEvents / eventsPage {
 		var page eventsv1.EventList
-		if err := c.kube.List(ctx, &page, &options); err != nil {
+		if err := c.objects.List(ctx, &page, &options); err != nil {
 			return nil, err
 		}
 		for i := range page.Items {
@@ -98,7 +99,7 @@ func activityText(w web.Words, e *eventsv1.Event) string {
 		return w.Text("activity.refused")
 	case !w.Known(key):
 		return ""
-	case e.ReportingController != fieldOwner:
+	case e.ReportingController != objects.FieldOwner:
 		return w.Text(key)
 	}
 	if _, who, named := strings.Cut(e.Note, " by "); named {

@@ -10,10 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/text/language"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -43,10 +42,8 @@ type console struct {
 	reviewer *authz.Reviewer
 	payments *payments.Handler
 
-	kube      client.Client // reads and writes at the Kubernetes API
-	merchants cache.Cache   // Merchants and ApiKeys in memory, without what the list does not need
-	keyReads  chan struct{} // ApiKeys that are being read
-	issuer    *issuer
+	objects *objects.Client
+	issuer  *issuer
 
 	outbox  *outbox.Outbox      // dead letters, health of webhooks
 	turns   *web.Inflight       // pages in progress that read keys or payments
@@ -58,7 +55,7 @@ type console struct {
 	forceTimeout time.Duration
 }
 
-// newConsole returns a console with the role's connections. Its merchants are to be started.
+// newConsole returns a console with the role's connections. Its cache of objects is to be started.
 func newConsole(options Options, r *role.Role) (*console, error) {
 	origin, err := url.Parse(options.ExternalURL)
 	if err != nil {
@@ -73,7 +70,6 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		turns:    web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
 		waits:    web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
 		forceTimeout: forceTimeout,
-		keyReads:     make(chan struct{}, maxKeyReads),
 	}
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
 		return nil, err
@@ -88,7 +84,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 	if c.login, err = c.newLogin(r.Redis, r.Registry); err != nil {
 		return nil, err
 	}
-	if c.kube, c.merchants, err = connect(r.Cluster, options.WatchNamespaces); err != nil {
+	if c.objects, err = objects.Connect(r.Cluster, options.WatchNamespaces); err != nil {
 		return nil, err
 	}
 	if c.issuer, err = newIssuer(r.Cluster, options); err != nil {
@@ -99,7 +95,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		return nil, err
 	}
 	c.payments = payments.New(payments.Options{
-		Store: sessions, Pages: c.pages, KeyNames: c.keyNames, Log: c.log,
+		Store: sessions, Pages: c.pages, KeyNames: c.objects.KeyNames, Log: c.log,
 	})
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -97,9 +98,9 @@ func (c *console) change(ctx context.Context, w http.ResponseWriter, r *web.Requ
 	case apierrors.IsConflict(err):
 		return refuse(c.pages.Words.Text("form.changed"))
 	case apierrors.IsInvalid(err):
-		return refuse(c.invalidReason(err))
+		return refuse(objects.InvalidReason(c.pages.Words, err))
 	case err != nil:
-		return false, kubernetesError(form.action+" of a Merchant", err)
+		return false, objects.Error(form.action+" of a Merchant", err)
 	}
 	return true, nil
 }
@@ -110,12 +111,12 @@ func (c *console) patch(ctx context.Context, seen *v1alpha1.Merchant, change fun
 	for {
 		changed := latest.DeepCopy()
 		change(changed)
-		err := c.kube.Patch(ctx, changed, client.MergeFromWithOptions(latest, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+		err := c.objects.Patch(ctx, changed, client.MergeFromWithOptions(latest, client.MergeFromWithOptimisticLock{}), client.FieldOwner(objects.FieldOwner))
 		if !apierrors.IsConflict(err) {
 			return changed, err
 		}
 		latest = new(v1alpha1.Merchant)
-		if err := c.kube.Get(ctx, client.ObjectKeyFromObject(seen), latest); err != nil {
+		if err := c.objects.Get(ctx, client.ObjectKeyFromObject(seen), latest); err != nil {
 			// The conflict may be with this change, so a refused read (an APIStatus) must not pass for a refused change.
 			return seen, errors.New("read the Merchant after a conflict: " + err.Error())
 		}

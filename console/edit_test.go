@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 )
 
 // beforePatch does something between the read of an object and its first patch.
@@ -54,14 +55,14 @@ func TestEdit_ChangedMeanwhile(t *testing.T) {
 		}, http.StatusUnprocessableEntity, []v1alpha1.IPBlock{"198.51.100.1"}},
 	} {
 		m := f.merchant(test.name)
-		writer := &beforePatch{Client: f.kube, do: func() {
+		writer := &beforePatch{Client: f.objects.Client, do: func() {
 			if err := test.write(m); err != nil {
 				t.Error(err)
 			}
 		}}
-		f.kube = writer
+		f.objects.Client = writer
 		page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/"+test.name+"/allowlist", url.Values{"generation": {"1"}, "allowlist": {"127.0.0.1 203.0.113.9"}})
-		f.kube = writer.Client
+		f.objects.Client = writer.Client
 		if page.Status != test.status || !strings.Contains(page.Text, "203.0.113.9") || strings.Contains(page.Text, "Somebody has changed") != (test.status != http.StatusOK) {
 			t.Errorf("another %s: %d %s", test.name, page.Status, page.Text)
 		}
@@ -85,11 +86,11 @@ func TestEdit_SlowKubernetes(t *testing.T) {
 		"/allowlist":           {"generation": {"1"}, "allowlist": {"127.0.0.1"}},
 		"/keys/till-1/disable": {"name": {"till-1"}},
 	} {
-		writer := &beforePatch{Client: f.kube, do: func() {}}
-		f.kube = writer
+		writer := &beforePatch{Client: f.objects.Client, do: func() {}}
+		f.objects.Client = writer
 		page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme"+path, form)
-		f.kube = writer.Client
-		if page.Status != http.StatusOK || writer.left <= 2*kubernetesTimeout {
+		f.objects.Client = writer.Client
+		if page.Status != http.StatusOK || writer.left <= 2*objects.Timeout {
 			t.Errorf("%s: %d, after a patch with %s left", path, page.Status, writer.left)
 		}
 	}

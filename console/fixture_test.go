@@ -170,8 +170,8 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.serveInternal(http.NotFoundHandler())
-	go func() { _ = f.merchants.Start(t.Context()) }()
-	if err := awaitCache(t.Context(), f.merchants); err != nil {
+	go func() { _ = f.objects.Cache.Start(t.Context()) }()
+	if err := f.objects.AwaitCache(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server.Config.Handler = f.handler()
@@ -279,7 +279,7 @@ func (f *fixture) merchant(name string, change ...func(*v1alpha1.Merchant)) *v1a
 	}
 	f.create(m)
 	await.Until(f.t, patience, "the console knows the Merchant", func() bool {
-		return f.console.merchants.Get(f.t.Context(), client.ObjectKeyFromObject(m), &v1alpha1.Merchant{}) == nil
+		return f.objects.Cache.Get(f.t.Context(), client.ObjectKeyFromObject(m), &v1alpha1.Merchant{}) == nil
 	})
 	return m
 }
@@ -292,7 +292,7 @@ func (f *fixture) create(object client.Object) {
 	}
 	if key, ok := object.(*v1alpha1.ApiKey); ok {
 		await.Until(f.t, patience, "the console knows the ApiKey", func() bool {
-			return f.console.merchants.Get(f.t.Context(), client.ObjectKeyFromObject(key), &v1alpha1.ApiKey{}) == nil
+			return f.objects.Cache.Get(f.t.Context(), client.ObjectKeyFromObject(key), &v1alpha1.ApiKey{}) == nil
 		})
 	}
 }

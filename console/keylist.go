@@ -10,9 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
@@ -41,8 +39,8 @@ type keyRow struct {
 // keyRows are those of a merchant.
 type keyRows []keyRow
 
-// maxKeyReads bounds the ApiKeys that all pages read at once.
-const maxKeyReads = 32
+// parallelReads bounds the ApiKeys that one page reads at once.
+const parallelReads = 16
 
 // maxShownKeys bounds the ApiKeys on a page: a tenant may create any number.
 const maxShownKeys = 200
@@ -51,7 +49,7 @@ const maxShownKeys = 200
 // says which there are, so that a page costs the keys of its Merchant and not all keys of the namespace. Each key is
 // read from the Kubernetes API, so that a person sees what they have just done.
 func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) (keys []keyRow, more int, err error) {
-	known, err := c.knownKeys(ctx, merchant)
+	known, err := c.objects.KnownKeys(ctx, merchant)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -66,7 +64,7 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) (ke
 	reads.SetLimit(parallelReads)
 	for i := range known {
 		reads.Go(func() error {
-			key, err := c.apiKey(ctx, merchant, known[i].Name)
+			key, err := c.objects.ReadKey(ctx, merchant, known[i].Name)
 			switch {
 			case errors.Is(err, web.ErrNotFound): // deleted since
 				return nil
@@ -87,17 +85,6 @@ func (c *console) listKeys(ctx context.Context, merchant *v1alpha1.Merchant) (ke
 	}
 	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Name, b.Name) })
 	return keys, max(more, 0), nil
-}
-
-// knownKeys returns the ApiKeys of a Merchant in memory, which have what stripKey keeps. They are not to be changed.
-func (c *console) knownKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1alpha1.ApiKey, error) {
-	var known v1alpha1.ApiKeyList
-	err := c.merchants.List(ctx, &known, client.InNamespace(merchant.Namespace), client.MatchingFields{merchantIndex: merchant.Name},
-		client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, kubernetesError("list ApiKeys", err)
-	}
-	return known.Items, nil
 }
 
 // newKeyRow keeps no more of the metadata than a page shows.
@@ -147,34 +134,3 @@ func newOldKeyUse(status v1alpha1.ApiKeyStatus) oldKeyUse {
 
 // notReady is the problem of a key whose condition Usable has no reason that concerns a shop owner.
 const notReady = "NotReady"
-
-// apiKey returns an ApiKey of the Merchant. web.ErrNotFound: there is none.
-func (c *console) apiKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
-	select {
-	case c.keyReads <- struct{}{}:
-		defer func() { <-c.keyReads }()
-	case <-ctx.Done():
-		return nil, kubernetesError("wait to read an ApiKey", ctx.Err())
-	}
-	var key v1alpha1.ApiKey
-	if err := c.get(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
-		return nil, err
-	}
-	if key.Spec.MerchantRef.Name != merchant.Name {
-		return nil, web.ErrNotFound
-	}
-	return &key, nil
-}
-
-// keyNames are the names of a merchant's ApiKeys, by their key ids.
-func (c *console) keyNames(ctx context.Context, merchant *v1alpha1.Merchant) (map[string]string, error) {
-	keys, err := c.knownKeys(ctx, merchant)
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[string]string, len(keys))
-	for _, key := range keys {
-		names[published.ID(key.UID)] = key.Name
-	}
-	return names, nil
-}

@@ -56,7 +56,7 @@ func TestKnownKeys_NoReads(t *testing.T) {
 		Spec:       v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "books"}},
 	})
 	f.keysRead.Store(0)
-	names, err := f.keyNames(t.Context(), merchant)
+	names, err := f.objects.KeyNames(t.Context(), merchant)
 	if diff := cmp.Diff(map[string]string{published.ID(key.UID): "till"}, names); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -146,7 +146,7 @@ func TestListKeys_Many(t *testing.T) {
 	}
 	await.Until(t, patience, "the console knows that a key was lost", func() bool {
 		var key v1alpha1.ApiKey
-		return f.console.merchants.Get(t.Context(), name, &key) == nil && len(key.Status.Conditions) > 0
+		return f.objects.Cache.Get(t.Context(), name, &key) == nil && len(key.Status.Conditions) > 0
 	})
 	f.keysRead.Store(0)
 	page := f.signedIn(alice).Get(t, f.URL+"/merchants/"+f.namespace+"/coffee")

@@ -21,6 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -95,7 +96,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *web.Request) error {
 	if permissions != tillPermissions && permissions != allPermissions {
 		return refuse(c.pages.Words.Text("issue.error.permissions"))
 	}
-	existing, err := c.knownKeys(r.Context(), r.Merchant)
+	existing, err := c.objects.KnownKeys(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
@@ -111,13 +112,13 @@ func (c *console) issueKey(w http.ResponseWriter, r *web.Request) error {
 	if !form.All {
 		key.Spec.Permissions = v1alpha1.TillPermissions()
 	}
-	switch err := c.kube.Create(r.Context(), key, client.FieldOwner(fieldOwner)); {
+	switch err := c.objects.Create(r.Context(), key, client.FieldOwner(objects.FieldOwner)); {
 	case apierrors.IsAlreadyExists(err):
 		return refuse(c.pages.Words.Text("issue.error.taken"))
 	case apierrors.IsInvalid(err):
-		return refuse(c.invalidReason(err))
+		return refuse(objects.InvalidReason(c.pages.Words, err))
 	case err != nil:
-		return kubernetesError("create an ApiKey", err)
+		return objects.Error("create an ApiKey", err)
 	}
 	issued, err := c.firstKey(r.Context(), key, r.Viewer)
 	c.record(r.Context(), event{r.Viewer, actionIssue, key, published.ID(key.UID), issued.Generation, err})
@@ -231,7 +232,7 @@ func (c *console) deleteKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 		return c.askKeyName(w, r, key, "key-delete")
 	}
 	return c.changeKey(w, r, key, actionDelete, wantsDeleted, func(ctx context.Context) error {
-		return c.kube.Delete(ctx, key, client.Preconditions{UID: &key.UID})
+		return c.objects.Delete(ctx, key, client.Preconditions{UID: &key.UID})
 	})
 }
 
@@ -255,7 +256,7 @@ func (c *console) setKeyState(ctx context.Context, key *v1alpha1.ApiKey, state v
 	if err != nil {
 		return err
 	}
-	return c.kube.Patch(ctx, key.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
+	return c.objects.Patch(ctx, key.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldOwner))
 }
 
 // replaced reports whether a write was refused because the object has another UID.
@@ -269,7 +270,7 @@ func (c *console) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 		return errKeyReplaced
 	}
 	if err != nil {
-		return kubernetesError(action+" an ApiKey", err)
+		return objects.Error(action+" an ApiKey", err)
 	}
 	c.awaitForce(r.Context(), r.Viewer, r.Merchant.UID, key.UID, want)
 	return r.LeadTo(w, "#keys")

@@ -23,8 +23,6 @@ const (
 	pageSize = 50
 	// maxSorted bounds the Merchants among which those that need attention come first.
 	maxSorted = 2000
-	// parallelReads bounds what one page reads from Redis at once.
-	parallelReads = 16
 )
 
 // merchantsPage is the list of Merchants that a person may see.
@@ -50,12 +48,12 @@ type merchantRow struct {
 }
 
 func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer login.Person) error {
-	var list v1alpha1.MerchantList
-	if err := c.merchants.List(r.Context(), &list, client.UnsafeDisableDeepCopy); err != nil {
-		return kubernetesError("list Merchants", err)
+	known, err := c.objects.KnownMerchants(r.Context())
+	if err != nil {
+		return err
 	}
 	query := r.URL.Query()
-	seen, incomplete, err := c.visible(r.Context(), viewer, matching(list.Items, query.Get("q")))
+	seen, incomplete, err := c.visible(r.Context(), viewer, matching(known, query.Get("q")))
 	if err != nil {
 		return err
 	}
@@ -164,16 +162,16 @@ func (c *console) readEndpoints(ctx context.Context, rows []merchantRow) (map[st
 
 // keyTroubles returns what needs attention of the keys in memory, by Merchant.
 func (c *console) keyTroubles(ctx context.Context) (map[client.ObjectKey][]string, error) {
-	var keys v1alpha1.ApiKeyList
-	if err := c.merchants.List(ctx, &keys, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, kubernetesError("list ApiKeys", err)
+	keys, err := c.objects.AllKnownKeys(ctx)
+	if err != nil {
+		return nil, err
 	}
 	now, troubles := c.now(), map[client.ObjectKey][]string{}
-	for i := range keys.Items {
-		if len(keys.Items[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
+	for i := range keys {
+		if len(keys[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
 			continue
 		}
-		row, trouble := newKeyRow(c.pages.Words, keys.Items[i], now), ""
+		row, trouble := newKeyRow(c.pages.Words, keys[i], now), ""
 		switch {
 		case row.Lost:
 			trouble = "trouble.key.lost"

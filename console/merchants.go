@@ -38,7 +38,7 @@ type merchantPage struct {
 	Activity    []activity
 }
 
-// visibleMerchant returns a Merchant that the person may see. Errors: web.ErrNotFound, errKubernetes, those of may. A missing Merchant is
+// visibleMerchant returns a Merchant that the person may see. Errors: web.ErrNotFound, objects.ErrUnavailable, those of may. A missing Merchant is
 // the same as one that they may not see.
 func (c *console) visibleMerchant(ctx context.Context, p login.Person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
 	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
@@ -48,7 +48,7 @@ func (c *console) visibleMerchant(ctx context.Context, p login.Person, key clien
 		return nil, cmp.Or(err, web.ErrNotFound)
 	}
 	var merchant v1alpha1.Merchant
-	if err := c.get(ctx, key, &merchant); err != nil {
+	if err := c.objects.Read(ctx, key, &merchant); err != nil {
 		return nil, err
 	}
 	return &merchant, nil

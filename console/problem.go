@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
@@ -111,7 +112,7 @@ var errorPages = []errorPage{
 	{match: is(login.ErrClaims), status: http.StatusForbidden, words: "claims"},
 	{match: is(redis.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: is(authz.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
-	{match: is(errKubernetes), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
+	{match: is(objects.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: is(errNoTime), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: is(context.DeadlineExceeded), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: func(error) bool { return true }, status: http.StatusInternalServerError, words: "bug"},

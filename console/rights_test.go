@@ -214,7 +214,7 @@ func TestRights_ManyElsewhere(t *testing.T) {
 func (f *fixture) namespaces() int {
 	f.t.Helper()
 	var all v1alpha1.MerchantList
-	if err := f.console.merchants.List(f.t.Context(), &all); err != nil {
+	if err := f.objects.Cache.List(f.t.Context(), &all); err != nil {
 		f.t.Fatal(err)
 	}
 	found := map[string]bool{}

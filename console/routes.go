@@ -179,7 +179,7 @@ func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
 // onKey is onMerchant for one of its ApiKeys. A form names the UID that the person has seen: another ApiKey may have the name now.
 func (r routes) onKey(method, path, verb string, handle keyHandler) {
 	r.onMerchant(method, "/keys/{key}"+path, verb, func(w http.ResponseWriter, req *web.Request) error {
-		key, err := r.apiKey(req.Context(), req.Merchant, req.PathValue("key"))
+		key, err := r.objects.ReadKey(req.Context(), req.Merchant, req.PathValue("key"))
 		if err != nil {
 			return err
 		}

@@ -41,11 +41,11 @@ func Run(ctx context.Context, options Options) error {
 	}
 	return r.Serve(ctx, role.Service{
 		Background: []func(context.Context){func(ctx context.Context) {
-			if err := c.merchants.Start(ctx); err != nil {
+			if err := c.objects.Cache.Start(ctx); err != nil {
 				options.Log.Error("the watch of Merchants ended", "error", err)
 			}
 		}},
-		Sync:      func(ctx context.Context) error { return awaitCache(ctx, c.merchants) },
+		Sync:      func(ctx context.Context) error { return c.objects.AwaitCache(ctx) },
 		Listeners: []httpserver.Options{listener},
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
@@ -70,14 +71,14 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form 
 		return errors.Join(errSecretUnavailable, err)
 	}
 	// The rest of the request's time is to find out whether a change without an answer was made.
-	changing, cancel := context.WithTimeout(r.Context(), kubernetesTimeout)
+	changing, cancel := context.WithTimeout(r.Context(), objects.Timeout)
 	defer cancel()
 	changed, err := c.change(changing, w, r, form, func(merchant *v1alpha1.Merchant) {
 		change(merchant)
 		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
 	})
 	lost := err
-	if !mayBeDone(err) && (err != nil || !changed) {
+	if !objects.MayBeDone(err) && (err != nil || !changed) {
 		return err
 	}
 	shown, err := c.awaitSigningSecret(r.Context(), r.Merchant, nonce, r.Viewer)

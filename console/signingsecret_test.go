@@ -190,11 +190,11 @@ func TestRotateSigningSecret_AnswerLost(t *testing.T) {
 					return next.RoundTrip(r)
 				})
 			})
-			kube, err := client.New(config, client.Options{Scheme: f.kube.Scheme()})
+			kube, err := client.New(config, client.Options{Scheme: f.objects.Scheme()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.kube = kube
+			f.objects.Client = kube
 			api := f.signingAPI(func(int) (int, string) { return http.StatusOK, `{"secret":"whsec_VGhpc0lzQVNhbXBsZQ=="}` })
 			page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme/webhook/rotate-secret", url.Values{"generation": {"1"}})
 			if page.Status != http.StatusOK || !strings.Contains(page.Text, "whsec_VGhpc0lzQVNhbXBsZQ==") {

@@ -52,7 +52,7 @@ func TestEditWebhook_RemoveWithWaitingEvents(t *testing.T) {
 				t.Errorf("asked: %d %s", answer.Status, answer.Text)
 			}
 			var got v1alpha1.Merchant
-			if err := f.kube.Get(t.Context(), client.ObjectKeyFromObject(m), &got); err != nil || (got.Spec.Webhook == nil) != test.removed {
+			if err := f.objects.Get(t.Context(), client.ObjectKeyFromObject(m), &got); err != nil || (got.Spec.Webhook == nil) != test.removed {
 				t.Errorf("the webhook is %+v, %v; removed: want %t", got.Spec.Webhook, err, test.removed)
 			}
 		})

@@ -1,0 +1,139 @@
+// Package objects reads and writes Merchants and ApiKeys at the Kubernetes API for the pages of the console. Lists come from a cache, which keeps
+// no more of each object than they show; a page about one object reads it.
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
+)
+
+// FieldOwner owns what the console writes.
+const FieldOwner = "merchant-operator-console"
+
+// Client reads and writes objects at the Kubernetes API. It is safe for concurrent use.
+type Client struct {
+	client.Client
+
+	// Cache has the Merchants and ApiKeys of the watched namespaces, as strip keeps them. It is to be started.
+	Cache cache.Cache
+
+	keyReads chan struct{} // ApiKeys that are being read
+}
+
+// maxKeyReads bounds the ApiKeys that all pages read at once.
+const maxKeyReads = 32
+
+// Connect returns a Client of the Kubernetes API, with a cache of the namespaces' objects; without namespaces, of all.
+func Connect(cluster *rest.Config, namespaces []string) (*Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+	}
+	direct, err := client.New(cluster, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
+	}
+	cached, err := cache.New(cluster, cache.Options{
+		Scheme: scheme, NewInformer: kube.PagedInformers(strip), DefaultTransform: strip,
+		DefaultNamespaces: kube.WatchedNamespaces(namespaces),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create a cache of Merchants: %w", err)
+	}
+	return &Client{Client: direct, Cache: cached, keyReads: make(chan struct{}, maxKeyReads)}, nil
+}
+
+// ErrUnavailable means that the Kubernetes API did not answer.
+var ErrUnavailable = errors.New("the Kubernetes API is unavailable")
+
+// Error returns the error of a failed call of the Kubernetes API: web.ErrNotFound, or ErrUnavailable with the reason.
+func Error(what string, err error) error {
+	if apierrors.IsNotFound(err) {
+		return web.ErrNotFound
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
+}
+
+// MayBeDone reports whether a write may have been done although it failed with that error: the Kubernetes API did not refuse it.
+func MayBeDone(err error) bool {
+	var status apierrors.APIStatus
+	return errors.Is(err, ErrUnavailable) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
+}
+
+// Timeout limits a read of one object, and a change after which there is more to do: client-go would try for ten seconds, or as long
+// as the request may take. Any other change has the request's time.
+const Timeout = 4 * time.Second
+
+// Read reads an object that a request names. Errors: web.ErrNotFound, ErrUnavailable. What cannot be a name is web.ErrNotFound, and no part of a path of the Kubernetes API.
+func (c *Client) Read(ctx context.Context, key client.ObjectKey, into client.Object) error {
+	if len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) > 0 {
+		return web.ErrNotFound
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if err := c.Get(ctx, key, into); err != nil {
+		return Error("read "+key.String(), err)
+	}
+	return nil
+}
+
+// ReadKey returns an ApiKey of the Merchant. Errors: web.ErrNotFound, ErrUnavailable.
+func (c *Client) ReadKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
+	select {
+	case c.keyReads <- struct{}{}:
+		defer func() { <-c.keyReads }()
+	case <-ctx.Done():
+		return nil, Error("wait to read an ApiKey", ctx.Err())
+	}
+	var key v1alpha1.ApiKey
+	if err := c.Read(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
+		return nil, err
+	}
+	if key.Spec.MerchantRef.Name != merchant.Name {
+		return nil, web.ErrNotFound
+	}
+	return &key, nil
+}
+
+// invalidValue is the API server's message about a value, which it quotes.
+var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)$`)
+
+// InvalidReason returns what the API server says of an invalid object: a line for each value or field.
+func InvalidReason(words web.Words, err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return words.Text("form.refused")
+	}
+	var reasons []string
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "<nil>" { // rules that were not checked yet: no field of a form
+			continue
+		}
+		reason := cause.Field + ": " + cause.Message
+		if quoted := invalidValue.FindStringSubmatch(cause.Message); quoted != nil {
+			reason = quoted[1] + " " + quoted[2]
+		}
+		if !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return strings.Join(reasons, "\n")
+}
