@@ -2,32 +2,14 @@ package console
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
-)
-
-// acceptance is what is in force of a Merchant and its ApiKeys: what the API answers, not what specs want or statuses say.
-type acceptance struct {
-	// unknown: the API has not answered.
-	unknown bool
-	// merchant is the published state of the Merchant; empty: nothing is published of it.
-	merchant v1alpha1.MerchantState
-	keys     map[types.UID]bool
-}
-
-// force says whether what the spec of a key or Merchant wants is in force.
-type force string
-
-const (
-	inForce      force = ""
-	notInForce   force = "waits"
-	forceUnknown force = "unknown"
 )
 
 // What the spec of a key wants. The words force.<want>.<force> say whether that is in force.
@@ -51,48 +33,16 @@ func keyWish(key *v1alpha1.ApiKey, now time.Time) string {
 	return wantsActive
 }
 
-// keyForce says whether what the spec of a key wants is in force.
-func (a acceptance) keyForce(uid types.UID, want string) force {
-	switch {
-	case a.unknown:
-		return forceUnknown
-	case a.keys[uid] != (want == wantsActive):
-		return notInForce
-	}
-	return inForce
-}
-
-// merchantForce says whether the state of a Merchant, or its deletion, is in force. A deletion is when no key is accepted.
-func (a acceptance) merchantForce(merchant *v1alpha1.Merchant) force {
-	keyAccepted := slices.Contains(slices.Collect(maps.Values(a.keys)), true)
-	refused := a.merchant == v1alpha1.MerchantSuspended || a.merchant == v1alpha1.MerchantClosed
-	var waits bool
-	switch {
-	case a.unknown:
-		return forceUnknown
-	case !merchant.DeletionTimestamp.IsZero():
-		waits = keyAccepted
-	case merchant.Spec.State == v1alpha1.MerchantActive:
-		waits = refused
-	default:
-		waits = !refused && (keyAccepted || a.merchant == v1alpha1.MerchantActive)
-	}
-	if waits {
-		return notInForce
-	}
-	return inForce
-}
-
 // readAcceptance asks what is in force of a Merchant and its keys. If the API does not answer, nothing is known, and the page says so.
-func (c *console) readAcceptance(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) acceptance {
+func (c *console) readAcceptance(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) issuer.Acceptance {
 	uids := make([]types.UID, len(keys))
 	for i := range keys {
 		uids[i] = keys[i].UID
 	}
-	found, err := c.issuer.accepted(ctx, merchant.UID, uids)
+	found, err := c.issuer.Accepted(ctx, merchant.UID, uids)
 	if err != nil {
 		c.log.Warn("could not ask which keys are accepted", "namespace", merchant.Namespace, "name", merchant.Name, "error", err)
-		return acceptance{unknown: true}
+		return issuer.Acceptance{Unknown: true}
 	}
 	return found
 }
@@ -115,8 +65,8 @@ func (c *console) awaitForce(ctx context.Context, viewer login.Person, merchant,
 	ctx, cancel := context.WithTimeout(ctx, c.forceTimeout)
 	defer cancel()
 	for {
-		found, err := c.issuer.accepted(ctx, merchant, []types.UID{key})
-		if err == nil && found.keyForce(key, want) == inForce {
+		found, err := c.issuer.Accepted(ctx, merchant, []types.UID{key})
+		if err == nil && found.KeyForce(key, want == wantsActive) == issuer.InForce {
 			return
 		}
 		select {
@@ -144,14 +94,14 @@ const (
 
 // apply says what is in force of the key. The status of the ApiKey, which tenants can write and the operator may write late, is no more than the
 // reason why an accepted key is not as its spec wants it.
-func (k *keyRow) apply(in acceptance) {
-	k.Force = in.keyForce(k.UID, k.Wants)
+func (k *keyRow) apply(in issuer.Acceptance) {
+	k.Force = in.KeyForce(k.UID, k.Wants == wantsActive)
 	switch {
-	case k.Force == forceUnknown:
+	case k.Force == issuer.ForceUnknown:
 		k.Problem = problemUnknown
-	case k.Force == notInForce && k.Wants != wantsActive:
+	case k.Force == issuer.NotInForce && k.Wants != wantsActive:
 		k.Problem = problemNotInForce
-	case k.Force == notInForce:
+	case k.Force == issuer.NotInForce:
 		k.Problem = notReady
 	case k.Wants == wantsDisabled:
 		k.Problem = v1alpha1.ReasonDisabled
@@ -159,9 +109,9 @@ func (k *keyRow) apply(in acceptance) {
 		k.Problem = problemDeleted
 	case k.Wants == wantsExpired:
 		k.Problem = v1alpha1.ReasonExpired
-	case in.merchant == v1alpha1.MerchantSuspended:
+	case in.Merchant == v1alpha1.MerchantSuspended:
 		k.Problem = v1alpha1.ReasonMerchantSuspended
-	case in.merchant == v1alpha1.MerchantClosed:
+	case in.Merchant == v1alpha1.MerchantClosed:
 		k.Problem = v1alpha1.ReasonMerchantClosed
 	case slices.Contains(refusals(), k.Problem):
 		k.Problem = ""
@@ -171,7 +121,7 @@ func (k *keyRow) apply(in acceptance) {
 // Line is the key of the words that say whether tills are refused; empty: nothing needs to be said.
 func (k *keyRow) Line() string {
 	switch {
-	case k.Force != inForce:
+	case k.Force != issuer.InForce:
 		return "force." + k.Wants + "." + string(k.Force)
 	case k.Wants == wantsDisabled || k.Wants == wantsDeleted:
 		return "force." + k.Wants

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
@@ -85,7 +86,7 @@ func (k keyRows) Name(id string) string {
 }
 
 func newAllowlistForm(r *web.Request) editForm {
-	return newEditForm(r, "allowlist", actionEditAllowlist)
+	return newEditForm(r, "allowlist", audit.ActionEditAllowlist)
 }
 
 func (c *console) allowlistForm(w http.ResponseWriter, r *web.Request) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -62,7 +63,7 @@ func (c *console) sendTestEvent(w http.ResponseWriter, r *web.Request) error {
 	test := feed.NewWebhookTest(published.ID(r.Merchant.UID), r.Merchant.Spec.DisplayName, now.UTC().Format(time.RFC3339Nano), now)
 	sent, err := c.outbox.SendWebhookTest(r.Context(), test)
 	if sent || err != nil {
-		c.record(r.Context(), event{r.Viewer, actionSendTest, r.Merchant, test.ID, r.Merchant.Generation, err})
+		c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionSendTest, Object: r.Merchant, ID: test.ID, Generation: r.Merchant.Generation, Err: err})
 	}
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
@@ -39,7 +40,7 @@ func (p *merchantPage) offer(text template.HTML, may bool, action, path string) 
 }
 
 func (p *merchantPage) merchantAttention(w web.Words) ([]attention, error) {
-	key, in := "attention.active", p.Acceptance.merchantForce(p.Merchant)
+	key, in := "attention.active", p.Acceptance.MerchantForce(p.Merchant)
 	switch {
 	case !p.Merchant.DeletionTimestamp.IsZero():
 		key = "attention.deleted"
@@ -47,10 +48,10 @@ func (p *merchantPage) merchantAttention(w web.Words) ([]attention, error) {
 		key = "attention.suspended"
 	case p.Merchant.Spec.State == v1alpha1.MerchantClosed:
 		key = "attention.closed"
-	case in == inForce:
+	case in == issuer.InForce:
 		return nil, nil
 	}
-	if in != inForce {
+	if in != issuer.InForce {
 		key += "." + string(in)
 	}
 	return []attention{{Text: w.HTML(key)}}, nil
@@ -67,7 +68,7 @@ func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
 			return nil, err
 		}
 		switch {
-		case key.Force == notInForce && key.Wants != wantsActive:
+		case key.Force == issuer.NotInForce && key.Wants != wantsActive:
 			all = append(all, attention{Text: w.HTML("attention.key.waits", key.Name)})
 		case key.Lost:
 			all = append(all, p.offer(w.HTML("attention.key.lost", key.Name), p.Rights.RotateKeys, w.Text("attention.key.lost.action"), "/keys/"+key.Name+"/rotate"))

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/text/language"
 
+	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
@@ -43,7 +45,8 @@ type console struct {
 	payments *payments.Handler
 
 	objects *objects.Client
-	issuer  *issuer
+	audit   *audit.Recorder
+	issuer  *issuer.Client
 
 	outbox  *outbox.Outbox      // dead letters, health of webhooks
 	turns   *web.Inflight       // pages in progress that read keys or payments
@@ -87,7 +90,8 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 	if c.objects, err = objects.Connect(r.Cluster, options.WatchNamespaces); err != nil {
 		return nil, err
 	}
-	if c.issuer, err = newIssuer(r.Cluster, options); err != nil {
+	c.audit = audit.New(c.objects, r.Registry, c.log, c.now)
+	if c.issuer, err = issuer.New(r.Cluster, issuer.Options{URL: options.InternalURL, CAFile: options.InternalCAFile, TokenFile: options.InternalTokenFile}); err != nil {
 		return nil, err
 	}
 	sessions, err := store.New(r.Redis, store.Options{History: options.History})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
@@ -139,7 +140,7 @@ func (c *console) resendDeadLetters(w http.ResponseWriter, r *web.Request) error
 	}
 	sent, err := c.resend(r.Context(), form, r.PostFormValue("resume") == "yes")
 	if sent > 0 || err != nil {
-		c.record(r.Context(), event{r.Viewer, actionResend, r.Merchant, what, r.Merchant.Generation, err})
+		c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionResend, Object: r.Merchant, ID: what, Generation: r.Merchant.Generation, Err: err})
 	}
 	switch {
 	case errors.Is(err, errNoWebhook):

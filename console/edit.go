@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
@@ -93,7 +94,7 @@ func (c *console) change(ctx context.Context, w http.ResponseWriter, r *web.Requ
 		return refuse(c.pages.Words.Text("form.changed"))
 	}
 	changed, err := c.patch(ctx, r.Merchant, change)
-	c.record(ctx, event{r.Viewer, form.action, r.Merchant, published.ID(r.Merchant.UID), changed.Generation, err})
+	c.audit.Record(ctx, audit.Entry{Viewer: r.Viewer, Action: form.action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: changed.Generation, Err: err})
 	switch {
 	case apierrors.IsConflict(err):
 		return refuse(c.pages.Words.Text("form.changed"))

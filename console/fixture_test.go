@@ -99,6 +99,7 @@ type fixture struct {
 	store     *store.Store
 	namespace string
 	log       logtest.Buffer
+	internal  atomic.Pointer[http.Handler] // the internal port of the API
 	// accepted responds to who asks which keys are accepted; nil: all.
 	accepted atomic.Pointer[http.HandlerFunc]
 
@@ -147,7 +148,10 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	options := DefaultOptions()
 	options.RedisURL = f.redis.URL()
 	options.ExternalURL = "http://" + server.Listener.Addr().String()
-	options.APIURL, options.InternalURL = "https://pay.example", "https://api.example"
+	f.serveInternal(http.NotFoundHandler())
+	internal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.internal.Load()).ServeHTTP(w, r) }))
+	t.Cleanup(internal.Close)
+	options.APIURL, options.InternalURL = "https://pay.example", internal.URL
 	options.Provider = ProviderOptions{
 		IssuerURL: identities.Issuer, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, Scopes: []string{"profile"},
 		UsernameClaim: "sub", UsernamePrefix: "oidc:", GroupsClaim: "groups", GroupsPrefix: "oidc:",
@@ -169,7 +173,6 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.serveInternal(http.NotFoundHandler())
 	go func() { _ = f.objects.Cache.Start(t.Context()) }()
 	if err := f.objects.AwaitCache(t.Context()); err != nil {
 		t.Fatal(err)
@@ -207,9 +210,8 @@ func (f *fixture) serveInternal(others http.Handler) {
 		}
 		respondAccepted(w, v1alpha1.MerchantActive, r.URL.Query()["key"]...)
 	})
-	server := httptest.NewServer(mux)
-	f.t.Cleanup(server.Close)
-	f.issuer = &issuer{server.Client(), server.URL}
+	var handler http.Handler = mux
+	f.internal.Store(&handler)
 }
 
 // respondAccepted writes what the API says is in force.

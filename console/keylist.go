@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -23,7 +24,7 @@ type keyRow struct {
 	Manager gitops.Manager
 	// Wants is what the spec wants of the key, and Force whether that is in force.
 	Wants string
-	Force force
+	Force issuer.Force
 	// Problem is why the key does not work, a reason with words (problem.*); empty: it works.
 	Problem string
 	// Lost: the key was lost and replaced, so nobody has the new one. Expiring: it expires soon.

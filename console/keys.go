@@ -20,6 +20,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
@@ -121,7 +123,7 @@ func (c *console) issueKey(w http.ResponseWriter, r *web.Request) error {
 		return objects.Error("create an ApiKey", err)
 	}
 	issued, err := c.firstKey(r.Context(), key, r.Viewer)
-	c.record(r.Context(), event{r.Viewer, actionIssue, key, published.ID(key.UID), issued.Generation, err})
+	c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionIssue, Object: key, ID: published.ID(key.UID), Generation: issued.Generation, Err: err})
 	if err != nil {
 		return &notIssuedError{r.Merchant, key.Name, err}
 	}
@@ -135,8 +137,8 @@ const firstGeneration = 1
 func (c *console) firstKey(ctx context.Context, key *v1alpha1.ApiKey, viewer login.Person) (issued rotation.Issued, err error) {
 	const interval = 100 * time.Millisecond
 	for {
-		issued, err = c.issuer.rotate(ctx, key, firstGeneration, 0, viewer.User)
-		if !errors.Is(err, errNotPublished) {
+		issued, err = c.issuer.Rotate(ctx, key, firstGeneration, 0, viewer.User)
+		if !errors.Is(err, issuer.ErrNotPublished) {
 			return issued, err
 		}
 		select {
@@ -182,8 +184,8 @@ func (c *console) rotateKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
 		return c.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: c.pages.Words.Text("rotate.error.overlap")})
 	}
-	issued, err := c.issuer.rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, r.Viewer.User)
-	c.record(r.Context(), event{r.Viewer, actionRotate, key, published.ID(key.UID), issued.Generation, err})
+	issued, err := c.issuer.Rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, r.Viewer.User)
+	c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionRotate, Object: key, ID: published.ID(key.UID), Generation: issued.Generation, Err: err})
 	if err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func (c *console) enableKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	}
 	enabled := key.DeepCopy()
 	enabled.Spec.State = v1alpha1.ApiKeyActive // it may have expired meanwhile
-	return c.changeKey(w, r, key, actionEnable, keyWish(enabled, c.now()), func(ctx context.Context) error {
+	return c.changeKey(w, r, key, audit.ActionEnable, keyWish(enabled, c.now()), func(ctx context.Context) error {
 		return c.setKeyState(ctx, key, v1alpha1.ApiKeyActive)
 	})
 }
@@ -219,7 +221,7 @@ func (c *console) disableKey(w http.ResponseWriter, r *web.Request, key *v1alpha
 	if r.PostFormValue("name") != key.Name {
 		return c.askKeyName(w, r, key, "key-disable")
 	}
-	return c.changeKey(w, r, key, actionDisable, wantsDisabled, func(ctx context.Context) error {
+	return c.changeKey(w, r, key, audit.ActionDisable, wantsDisabled, func(ctx context.Context) error {
 		return c.setKeyState(ctx, key, v1alpha1.ApiKeyDisabled)
 	})
 }
@@ -231,7 +233,7 @@ func (c *console) deleteKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	if r.PostFormValue("name") != key.Name {
 		return c.askKeyName(w, r, key, "key-delete")
 	}
-	return c.changeKey(w, r, key, actionDelete, wantsDeleted, func(ctx context.Context) error {
+	return c.changeKey(w, r, key, audit.ActionDelete, wantsDeleted, func(ctx context.Context) error {
 		return c.objects.Delete(ctx, key, client.Preconditions{UID: &key.UID})
 	})
 }
@@ -265,7 +267,7 @@ func replaced(err error) bool { return apierrors.IsConflict(err) || apierrors.Is
 // changeKey makes a change, waits until it is in force, and leads back to the keys. They say whether it is.
 func (c *console) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, action, want string, change func(context.Context) error) error {
 	err := change(r.Context())
-	c.record(r.Context(), event{r.Viewer, action, key, published.ID(key.UID), key.Status.KeyGeneration, err})
+	c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: action, Object: key, ID: published.ID(key.UID), Generation: key.Status.KeyGeneration, Err: err})
 	if replaced(err) {
 		return errKeyReplaced
 	}

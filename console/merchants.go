@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/web"
@@ -28,7 +29,7 @@ type merchantPage struct {
 	Keys      keyRows
 	MoreKeys  int // that are not shown
 	// Acceptance is what is in force of the Merchant and its keys.
-	Acceptance acceptance
+	Acceptance issuer.Acceptance
 	Allowlist  allowlistCheck
 	Webhook    webhookHealth
 	// DeadLetters are the newest of those that Webhook counts.

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 )
 
@@ -28,7 +29,7 @@ func (c *console) protect(next http.Handler) http.Handler {
 		if c.origin.Scheme == "https" {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), web.RequestTimeout)
 		defer cancel()
 		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)

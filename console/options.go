@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
@@ -60,9 +61,8 @@ type Options struct {
 
 // Limits of a request.
 const (
-	maxForm        = 64 << 10 // bytes
-	requestTimeout = 25 * time.Second
-	writeTimeout   = requestTimeout + 3*time.Second
+	maxForm      = 64 << 10 // bytes
+	writeTimeout = web.RequestTimeout + 3*time.Second
 )
 
 // ProviderOptions are those of the OpenID provider.
@@ -71,7 +71,7 @@ type ProviderOptions = login.ProviderOptions
 // DefaultOptions returns Options with every default filled in.
 func DefaultOptions() Options {
 	shared := role.DefaultOptions()
-	shared.ShutdownTimeout = requestTimeout + 5*time.Second
+	shared.ShutdownTimeout = web.RequestTimeout + 5*time.Second
 	return Options{
 		Options:        shared,
 		Address:        ":8083",

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
@@ -87,13 +88,13 @@ var errorPages = []errorPage{
 	{match: as[*gitManagedError], status: http.StatusConflict, words: "git"},
 	{match: as[*notIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
 	{match: is(errSecretUnavailable), status: http.StatusServiceUnavailable, words: "nosecret", again: true},
-	{match: both(as[*secretNotShownError], is(errRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
+	{match: both(as[*secretNotShownError], is(issuer.ErrRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
 	{match: as[*secretNotShownError], status: http.StatusServiceUnavailable, words: "notshown"},
-	{match: is(errGeneration), status: http.StatusConflict, words: "rotated"},
-	{match: is(errUnknownOutcome), status: http.StatusServiceUnavailable, words: "unknown"},
-	{match: is(errTooOften), status: http.StatusTooManyRequests, words: "toooften"},
+	{match: is(issuer.ErrGeneration), status: http.StatusConflict, words: "rotated"},
+	{match: is(issuer.ErrUnknownOutcome), status: http.StatusServiceUnavailable, words: "unknown"},
+	{match: is(issuer.ErrTooOften), status: http.StatusTooManyRequests, words: "toooften"},
 	{match: is(errKeyReplaced), status: http.StatusConflict, words: "replaced"},
-	{match: is(errNotPublished), status: http.StatusConflict, words: "unpublished"},
+	{match: is(issuer.ErrNotPublished), status: http.StatusConflict, words: "unpublished"},
 	{match: is(errNoRight), status: http.StatusForbidden, words: "noright"},
 	{match: is(login.ErrSignedOut), status: http.StatusUnauthorized, words: "signedout", signIn: true, again: true},
 	{match: is(errNoDeadLetter), status: http.StatusNotFound, words: "noletter"},
@@ -113,7 +114,7 @@ var errorPages = []errorPage{
 	{match: is(redis.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: is(authz.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: is(objects.ErrUnavailable), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
-	{match: is(errNoTime), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
+	{match: is(issuer.ErrNoTime), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: is(context.DeadlineExceeded), status: http.StatusServiceUnavailable, words: "unavailable", again: true},
 	{match: func(error) bool { return true }, status: http.StatusInternalServerError, words: "bug"},
 }

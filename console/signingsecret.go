@@ -10,6 +10,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
@@ -46,7 +48,7 @@ func (c *console) signingSecretForm(w http.ResponseWriter, r *web.Request) error
 }
 
 func newSecretForm(r *web.Request) editForm {
-	form := newEditForm(r, "signing-secret", actionRotateSigning)
+	form := newEditForm(r, "signing-secret", audit.ActionRotateSigning)
 	form.SafeSecrets = published.MaxRetired
 	return form
 }
@@ -67,7 +69,7 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form 
 	}
 	defer end()
 	nonce, unused := rand.Text(), rand.Text()
-	if _, err := c.issuer.signingSecret(r.Context(), r.Merchant, unused, r.Viewer.User); !errors.Is(err, errNotPublished) {
+	if _, err := c.issuer.SigningSecret(r.Context(), r.Merchant, unused, r.Viewer.User); !errors.Is(err, issuer.ErrNotPublished) {
 		return errors.Join(errSecretUnavailable, err)
 	}
 	// The rest of the request's time is to find out whether a change without an answer was made.
@@ -86,7 +88,7 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form 
 		return &secretNotShownError{errors.Join(lost, err)}
 	}
 	if lost != nil { // the secret proves that the change was made
-		c.record(r.Context(), event{r.Viewer, form.action, r.Merchant, published.ID(r.Merchant.UID), r.Merchant.Generation + 1, nil})
+		c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: form.action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: r.Merchant.Generation + 1})
 	}
 	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: c.pages.Clock(r.Merchant)}
 	if shown.PreviousValidUntil != nil {
@@ -102,8 +104,8 @@ func (c *console) awaitSigningSecret(ctx context.Context, merchant *v1alpha1.Mer
 	ctx, cancel := context.WithTimeout(ctx, c.answerTimeout)
 	defer cancel()
 	for {
-		shown, err := c.issuer.signingSecret(ctx, merchant, nonce, viewer.User)
-		if err == nil || errors.Is(err, errRefused) {
+		shown, err := c.issuer.SigningSecret(ctx, merchant, nonce, viewer.User)
+		if err == nil || errors.Is(err, issuer.ErrRefused) {
 			return shown, err
 		}
 		select {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -76,7 +77,9 @@ func failureWords(w web.Words, failure outbox.AttemptFailure) template.HTML {
 	return w.HTML(key, failure.Answer)
 }
 
-func newWebhookForm(r *web.Request) editForm { return newEditForm(r, "webhook", actionEditWebhook) }
+func newWebhookForm(r *web.Request) editForm {
+	return newEditForm(r, "webhook", audit.ActionEditWebhook)
+}
 
 func (c *console) webhookForm(w http.ResponseWriter, r *web.Request) error {
 	form := newWebhookForm(r)
@@ -143,7 +146,7 @@ func (c *console) editWebhook(w http.ResponseWriter, r *web.Request) error {
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
 func (c *console) resumeWebhook(w http.ResponseWriter, r *web.Request) error {
 	_, err := c.outbox.ResumeEndpoint(r.Context(), published.ID(r.Merchant.UID), outbox.Target{})
-	c.record(r.Context(), event{r.Viewer, actionResumeWebhook, r.Merchant, published.ID(r.Merchant.UID), r.Merchant.Generation, err})
+	c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionResumeWebhook, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: r.Merchant.Generation, Err: err})
 	if err != nil {
 		return err
 	}

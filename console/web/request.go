@@ -4,6 +4,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
@@ -11,6 +12,9 @@ import (
 
 // ErrNotFound is the answer to what does not exist and to what the person may not see.
 var ErrNotFound = errors.New("not found")
+
+// RequestTimeout is how long a request may take.
+const RequestTimeout = 25 * time.Second
 
 // Request is one about a Merchant, of a person with the right to it.
 type Request struct {
