@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -69,13 +70,13 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{"lost", key(func(k *keyRow) { k.Lost = true }), "The key of till-1 was lost", "Make a new one: /m/keys/till-1/rotate", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			page := merchantPage{Merchant: &v1alpha1.Merchant{}, Base: "/m", Clock: web.Clock{Words: english(t), Now: now, Location: time.UTC}, Rights: rights{true, true, true, true, true}}
+			page := merchantPage{Merchant: &v1alpha1.Merchant{}, Base: "/m", Clock: web.Clock{Words: english(t), Now: now, Location: time.UTC}, Rights: rights.Rights{ViewPayments: true, IssueKeys: true, RotateKeys: true, EditAllowlist: true, EditWebhook: true}}
 			test.change(&page)
 			text, action := attentionText(t, &page)
 			if text == "" != (test.text == "") || !strings.Contains(text, test.text) || action != test.action {
 				t.Errorf("%q, %q\nwant %q, %q", text, action, test.text, test.action)
 			}
-			page.Rights = rights{}
+			page.Rights = rights.Rights{}
 			without := ""
 			if test.withoutRight {
 				without = test.action
@@ -136,7 +137,7 @@ func TestMerchantPage_AttentionInOrder(t *testing.T) {
 	if strings.Index(page.Text, `id="attention"`) > strings.Index(page.Text, `id="keys"`) {
 		t.Error("what needs attention is not first")
 	}
-	git := merchantPage{Merchant: m, Base: "/m", Clock: f.pages.Clock(m), Rights: rights{true, true, true, true, true}, Manager: gitops.Manager{Tool: "Flux"}}
+	git := merchantPage{Merchant: m, Base: "/m", Clock: f.pages.Clock(m), Rights: rights.Rights{ViewPayments: true, IssueKeys: true, RotateKeys: true, EditAllowlist: true, EditWebhook: true}, Manager: gitops.Manager{Tool: "Flux"}}
 	if text, action := attentionText(t, &git); action != "" || !strings.Contains(text, "203.0.113.0/24") {
 		t.Errorf("what Git manages: %q, %q", text, action)
 	}

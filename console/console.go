@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -41,7 +42,7 @@ type console struct {
 	pages   *web.Pages
 
 	login    *login.Handler
-	reviewer *authz.Reviewer
+	rights   *rights.Reviewer
 	payments *payments.Handler
 
 	objects *objects.Client
@@ -68,10 +69,10 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 	c := &console{
 		options: options, log: options.Log, now: options.Now, metrics: newMetrics(r.Registry), tracer: r.Tracer,
 		origin: origin, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),
-		reviewer: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now),
-		outbox:   outbox.New(r.Redis),
-		turns:    web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
-		waits:    web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
+		rights: &rights.Reviewer{Reviews: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)},
+		outbox: outbox.New(r.Redis),
+		turns:  web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
+		waits:  web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
 		forceTimeout: forceTimeout,
 	}
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {

@@ -99,7 +99,7 @@ func (c *console) newResendForm(r *web.Request) (form resendForm, err error) {
 	if form.Letters, err = c.listDeadLetters(r.Context(), r.Merchant, maxResend); err != nil {
 		return form, err
 	}
-	may, err := c.rights(r.Context(), r.Viewer, r.Merchant)
+	may, err := c.rights.Read(r.Context(), r.Viewer, r.Merchant)
 	if err != nil {
 		return form, err
 	}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
@@ -336,10 +337,10 @@ func (f *fixture) grant(subject rbacv1.Subject, verbs []string, names ...string)
 // awaitRight asks beside the cache of the console.
 func (f *fixture) awaitRight(who authz.Subject, verb string, want bool, name string) {
 	f.t.Helper()
-	config, beside := f.account(), *f.console
+	config := f.account()
 	await.Until(f.t, patience, "the right is in force", func() bool {
-		beside.reviewer = f.newReviewer(config)
-		allowed, err := beside.may(f.t.Context(), who, verb, f.namespace, name)
+		beside := rights.Reviewer{Reviews: f.newReviewer(config)}
+		allowed, err := beside.May(f.t.Context(), who, verb, f.namespace, name)
 		return err == nil && allowed == want
 	})
 }

@@ -1,11 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,7 +55,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer l
 		return err
 	}
 	query := r.URL.Query()
-	seen, incomplete, err := c.visible(r.Context(), viewer, matching(known, query.Get("q")))
+	seen, incomplete, err := c.rights.Visible(r.Context(), viewer, matching(known, query.Get("q")))
 	if err != nil {
 		return err
 	}
@@ -190,7 +192,11 @@ func (c *console) keyTroubles(ctx context.Context) (map[client.ObjectKey][]strin
 
 // countToday counts what was paid today for those rows whose payments the person may see. total is how many Merchants they see.
 func (c *console) countToday(ctx context.Context, viewer login.Person, rows []merchantRow, total int) error {
-	allowed, err := c.paymentsVisible(ctx, viewer, rows, total)
+	merchants := make([]*v1alpha1.Merchant, len(rows))
+	for i := range rows {
+		merchants[i] = rows[i].Merchant
+	}
+	allowed, err := c.rights.PaymentsVisible(ctx, viewer, merchants, total)
 	if err != nil {
 		return err
 	}
@@ -205,4 +211,23 @@ func (c *console) countToday(ctx context.Context, viewer login.Person, rows []me
 		}
 	}
 	return reads.Wait()
+}
+
+// matching returns the Merchants whose name contains the text, by display name.
+func matching(all []v1alpha1.Merchant, text string) []*v1alpha1.Merchant {
+	text = strings.ToLower(strings.TrimSpace(text))
+	lower := map[*v1alpha1.Merchant]string{} // once for each, not for each comparison
+	var found []*v1alpha1.Merchant
+	for i := range all {
+		m := &all[i]
+		name := strings.ToLower(m.Spec.DisplayName)
+		if strings.Contains(name, text) || strings.Contains(m.Namespace+"/"+m.Name, text) {
+			lower[m] = name
+			found = append(found, m)
+		}
+	}
+	slices.SortFunc(found, func(a, b *v1alpha1.Merchant) int {
+		return cmp.Or(cmp.Compare(lower[a], lower[b]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return found
 }

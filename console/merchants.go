@@ -13,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/payments"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -22,7 +23,7 @@ type merchantPage struct {
 	Merchant  *v1alpha1.Merchant
 	Base      string // address of the page
 	Clock     web.Clock
-	Rights    rights
+	Rights    rights.Rights
 	Manager   gitops.Manager
 	Attention []attention
 	Today     payments.DayTotals // with the right to see payments
@@ -45,7 +46,7 @@ func (c *console) visibleMerchant(ctx context.Context, p login.Person, key clien
 	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
 		return nil, web.ErrNotFound
 	}
-	if sees, err := c.may(ctx, newSubject(p), verbGet, key.Namespace, key.Name); err != nil || !sees {
+	if sees, err := c.rights.May(ctx, rights.NewSubject(p), rights.Get, key.Namespace, key.Name); err != nil || !sees {
 		return nil, cmp.Or(err, web.ErrNotFound)
 	}
 	var merchant v1alpha1.Merchant
@@ -72,7 +73,7 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 	}
 	reads, ctx := errgroup.WithContext(r.Context())
 	reads.Go(func() (err error) {
-		if page.Rights, err = c.rights(ctx, r.Viewer, merchant); err != nil || !page.Rights.ViewPayments {
+		if page.Rights, err = c.rights.Read(ctx, r.Viewer, merchant); err != nil || !page.Rights.ViewPayments {
 			return err
 		}
 		page.Today, err = c.payments.Today(ctx, merchant)

@@ -308,5 +308,5 @@ func TestPages_KubernetesUnavailable(t *testing.T) {
 }
 
 func (f *fixture) kubernetesAway() {
-	f.reviewer = f.newReviewer(&rest.Config{Host: "http://127.0.0.1:1"})
+	f.rights.Reviews = f.newReviewer(&rest.Config{Host: "http://127.0.0.1:1"})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
@@ -21,8 +22,6 @@ import (
 
 // Errors that become pages.
 var (
-	// errNoRight means that the person may see the Merchant, and not do this.
-	errNoRight = errors.New("no right")
 	// errKeyReplaced means that the ApiKey which the person has seen was deleted. Another one may have its name.
 	errKeyReplaced = errors.New("the ApiKey is another one than the person has seen")
 	errCrossOrigin = errors.New("the form comes from another site")
@@ -95,7 +94,7 @@ var errorPages = []errorPage{
 	{match: is(issuer.ErrTooOften), status: http.StatusTooManyRequests, words: "toooften"},
 	{match: is(errKeyReplaced), status: http.StatusConflict, words: "replaced"},
 	{match: is(issuer.ErrNotPublished), status: http.StatusConflict, words: "unpublished"},
-	{match: is(errNoRight), status: http.StatusForbidden, words: "noright"},
+	{match: is(rights.ErrNone), status: http.StatusForbidden, words: "noright"},
 	{match: is(login.ErrSignedOut), status: http.StatusUnauthorized, words: "signedout", signIn: true, again: true},
 	{match: is(errNoDeadLetter), status: http.StatusNotFound, words: "noletter"},
 	{match: is(payments.ErrNoPayment), status: http.StatusNotFound, words: "nopayment"},

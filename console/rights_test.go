@@ -18,6 +18,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
@@ -167,7 +168,7 @@ func TestRights_ReviewBudget(t *testing.T) {
 		subject := authz.NewSubject("oidc:alice", nil)
 		subject.Budget = budget
 		for n := range 2 * authz.ReviewBudget.Burst {
-			if _, err := f.may(t.Context(), subject, "get", "nowhere", fmt.Sprintf("%s-%d", budget, n)); errors.Is(err, authz.ErrReviewBudget) {
+			if _, err := f.rights.May(t.Context(), subject, "get", "nowhere", fmt.Sprintf("%s-%d", budget, n)); errors.Is(err, authz.ErrReviewBudget) {
 				return
 			} else if err != nil {
 				t.Fatal(err)
@@ -191,7 +192,7 @@ func TestRights_ReviewBudget(t *testing.T) {
 	if page := browser.Get(t, f.URL+"/?q="+f.namespace); page.Status != http.StatusOK || !strings.Contains(page.Text, "Not all merchants were checked") {
 		t.Errorf("a list over the budget: %d %s", page.Status, page.Text)
 	}
-	if allowed, err := f.may(t.Context(), authz.NewSubject("oidc:bob", nil), "get", f.namespace, "acme"); allowed || err != nil {
+	if allowed, err := f.rights.May(t.Context(), authz.NewSubject("oidc:bob", nil), "get", f.namespace, "acme"); allowed || err != nil {
 		t.Errorf("another person: %v, %v", allowed, err)
 	}
 }
@@ -201,11 +202,11 @@ func TestRights_ManyElsewhere(t *testing.T) {
 	f := newFixture(t)
 	f.grant(user(alice), []string{"get"})
 	var all []*v1alpha1.Merchant
-	for i := range maxSingleReviews + 1 {
+	for i := range rights.MaxSingleReviews + 1 {
 		all = append(all, &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: fmt.Sprintf("shop-%d", i)}})
 	}
 	ours := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "acme"}}
-	seen, incomplete, err := f.visible(t.Context(), login.Person{User: "oidc:alice"}, append(all, ours))
+	seen, incomplete, err := f.rights.Visible(t.Context(), login.Person{User: "oidc:alice"}, append(all, ours))
 	if err != nil || !incomplete || len(seen) != 1 || seen[0] != ours {
 		t.Errorf("alice sees %v, incomplete: %v, %v; want acme, and that others were not checked", seen, incomplete, err)
 	}
@@ -235,7 +236,7 @@ func (f *fixture) countReviews() *atomic.Int64 {
 			return next.RoundTrip(r)
 		})
 	})
-	f.reviewer = f.newReviewer(config)
+	f.rights.Reviews = f.newReviewer(config)
 	return &asked
 }
 

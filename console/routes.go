@@ -12,6 +12,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
@@ -28,31 +29,31 @@ func (c *console) handler() http.Handler {
 	r.signedIn("GET /{$}", r.inTurn(c.listMerchants))
 	r.signedIn("/", func(http.ResponseWriter, *http.Request, login.Person) error { return web.ErrNotFound })
 
-	r.onMerchantInTurn("GET", "", verbGet, c.showMerchant)
-	r.onMerchantInTurn("GET", "/payments", verbViewPayments, c.payments.List)
-	r.onMerchantInTurn("GET", "/payments/{payment}", verbViewPayments, c.payments.Show)
-	r.onMerchant("GET", "/payments.csv", verbViewPayments, c.payments.Export)
-	r.onMerchant("GET", "/new-key", verbIssueKeys, c.newKeyForm)
-	r.onMerchant("POST", "/new-key", verbIssueKeys, c.issueKey)
-	r.onKey("GET", "/rotate", verbRotateKeys, c.showKeyForm("key-rotate"))
-	r.onKey("POST", "/rotate", verbRotateKeys, c.rotateKey)
-	r.onKey("GET", "/disable", verbIssueKeys, c.showKeyForm("key-disable"))
-	r.onKey("POST", "/disable", verbIssueKeys, c.disableKey)
-	r.onKey("GET", "/enable", verbIssueKeys, c.showKeyForm("key-enable"))
-	r.onKey("POST", "/enable", verbIssueKeys, c.enableKey)
-	r.onKey("GET", "/delete", verbIssueKeys, c.showKeyForm("key-delete"))
-	r.onKey("POST", "/delete", verbIssueKeys, c.deleteKey)
-	r.onSpec("GET", "/allowlist", verbEditAllowlist, c.allowlistForm)
-	r.onSpec("POST", "/allowlist", verbEditAllowlist, c.editAllowlist)
-	r.onSpec("GET", "/webhook", verbEditWebhook, c.webhookForm)
-	r.onSpec("POST", "/webhook", verbEditWebhook, c.editWebhook)
-	r.onMerchant("POST", "/webhook/resume", verbEditWebhook, c.resumeWebhook)
-	r.onMerchant("GET", "/webhook/test", verbEditWebhook, c.showTestEvent)
-	r.onMerchant("POST", "/webhook/test", verbEditWebhook, c.sendTestEvent)
-	r.onSpec("GET", "/webhook/rotate-secret", verbEditWebhook, c.signingSecretForm)
-	r.onSpec("POST", "/webhook/rotate-secret", verbEditWebhook, c.rotateSigningSecret)
-	r.onMerchant("GET", "/dead-letters/resend", verbEditWebhook, c.resendDeadLettersForm)
-	r.onMerchant("POST", "/dead-letters/resend", verbEditWebhook, c.resendDeadLetters)
+	r.onMerchantInTurn("GET", "", rights.Get, c.showMerchant)
+	r.onMerchantInTurn("GET", "/payments", rights.ViewPayments, c.payments.List)
+	r.onMerchantInTurn("GET", "/payments/{payment}", rights.ViewPayments, c.payments.Show)
+	r.onMerchant("GET", "/payments.csv", rights.ViewPayments, c.payments.Export)
+	r.onMerchant("GET", "/new-key", rights.IssueKeys, c.newKeyForm)
+	r.onMerchant("POST", "/new-key", rights.IssueKeys, c.issueKey)
+	r.onKey("GET", "/rotate", rights.RotateKeys, c.showKeyForm("key-rotate"))
+	r.onKey("POST", "/rotate", rights.RotateKeys, c.rotateKey)
+	r.onKey("GET", "/disable", rights.IssueKeys, c.showKeyForm("key-disable"))
+	r.onKey("POST", "/disable", rights.IssueKeys, c.disableKey)
+	r.onKey("GET", "/enable", rights.IssueKeys, c.showKeyForm("key-enable"))
+	r.onKey("POST", "/enable", rights.IssueKeys, c.enableKey)
+	r.onKey("GET", "/delete", rights.IssueKeys, c.showKeyForm("key-delete"))
+	r.onKey("POST", "/delete", rights.IssueKeys, c.deleteKey)
+	r.onSpec("GET", "/allowlist", rights.EditAllowlist, c.allowlistForm)
+	r.onSpec("POST", "/allowlist", rights.EditAllowlist, c.editAllowlist)
+	r.onSpec("GET", "/webhook", rights.EditWebhook, c.webhookForm)
+	r.onSpec("POST", "/webhook", rights.EditWebhook, c.editWebhook)
+	r.onMerchant("POST", "/webhook/resume", rights.EditWebhook, c.resumeWebhook)
+	r.onMerchant("GET", "/webhook/test", rights.EditWebhook, c.showTestEvent)
+	r.onMerchant("POST", "/webhook/test", rights.EditWebhook, c.sendTestEvent)
+	r.onSpec("GET", "/webhook/rotate-secret", rights.EditWebhook, c.signingSecretForm)
+	r.onSpec("POST", "/webhook/rotate-secret", rights.EditWebhook, c.rotateSigningSecret)
+	r.onMerchant("GET", "/dead-letters/resend", rights.EditWebhook, c.resendDeadLettersForm)
+	r.onMerchant("POST", "/dead-letters/resend", rights.EditWebhook, c.resendDeadLetters)
 	return c.observe(c.protect(r.mux))
 }
 
@@ -152,17 +153,17 @@ func (r routes) withMerchant(verb string, handle merchantHandler) personHandler 
 		if err != nil {
 			return err
 		}
-		allowed, err := r.may(req.Context(), newSubject(viewer), verb, key.Namespace, key.Name)
+		allowed, err := r.rights.May(req.Context(), rights.NewSubject(viewer), verb, key.Namespace, key.Name)
 		if err != nil {
 			return err
 		}
 		switch {
 		case allowed:
 			return handle(w, &web.Request{Request: req, Viewer: viewer, Merchant: merchant})
-		case verb == verbViewPayments: // what a person may not see is missing
+		case verb == rights.ViewPayments: // what a person may not see is missing
 			return web.ErrNotFound
 		}
-		return fmt.Errorf("%w: %s", errNoRight, verb)
+		return fmt.Errorf("%w: %s", rights.ErrNone, verb)
 	}
 }
 

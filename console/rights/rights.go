@@ -1,11 +1,9 @@
-package console
+// Package rights asks the Kubernetes API what a person may do to a Merchant. It alone decides that.
+package rights
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -17,41 +15,50 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 )
 
-// What a person may do to a Merchant. All but get are custom verbs: nobody has them by accident.
+// Verbs: what a person may do to a Merchant. All but get are custom verbs: nobody has them by accident.
 const (
-	verbGet           = "get"
-	verbViewPayments  = "viewpayments"
-	verbIssueKeys     = "issuekeys"
-	verbRotateKeys    = "rotatekeys"
-	verbEditAllowlist = "editallowlist"
-	verbEditWebhook   = "editwebhook"
+	Get           = "get"
+	ViewPayments  = "viewpayments"
+	IssueKeys     = "issuekeys"
+	RotateKeys    = "rotatekeys"
+	EditAllowlist = "editallowlist"
+	EditWebhook   = "editwebhook"
 )
 
-// newSubject is the person as the Kubernetes API knows them. Everybody who has signed in is in system:authenticated.
-func newSubject(p login.Person) authz.Subject {
+// NewSubject returns the person as the Kubernetes API knows them. Everybody who has signed in is in system:authenticated.
+func NewSubject(p login.Person) authz.Subject {
 	return authz.NewSubject(p.User, append([]string{"system:authenticated"}, p.Groups...))
 }
 
-// may reports whether a person has a verb on a Merchant; an empty name means all of the namespace, an empty namespace all.
-func (c *console) may(ctx context.Context, subject authz.Subject, verb, namespace, name string) (bool, error) {
-	return c.reviewer.May(ctx, subject, authorizationv1.ResourceAttributes{
+// ErrNone means that the person may see the Merchant, and not do this.
+var ErrNone = errors.New("no right")
+
+// Reviewer reviews the rights of people. It is safe for concurrent use. The errors of its methods are those of authz.Reviewer.
+type Reviewer struct {
+	Reviews *authz.Reviewer
+}
+
+// May reports whether a person has a verb on a Merchant; an empty name means all of the namespace, an empty namespace all.
+func (v *Reviewer) May(ctx context.Context, subject authz.Subject, verb, namespace, name string) (bool, error) {
+	return v.Reviews.May(ctx, subject, authorizationv1.ResourceAttributes{
 		Verb: verb, Group: v1alpha1.SchemeGroupVersion.Group, Version: v1alpha1.SchemeGroupVersion.Version, Resource: "merchants",
 		Namespace: namespace, Name: name,
 	})
 }
 
-// rights are what a person may do to one Merchant, for the page that offers it. The routes ask again.
-type rights struct{ ViewPayments, IssueKeys, RotateKeys, EditAllowlist, EditWebhook bool }
+// Rights are what a person may do to one Merchant, for the page that offers it. The routes ask again.
+type Rights struct{ ViewPayments, IssueKeys, RotateKeys, EditAllowlist, EditWebhook bool }
 
-func (c *console) rights(ctx context.Context, p login.Person, merchant *v1alpha1.Merchant) (r rights, err error) {
-	subject := newSubject(p)
+// Read returns what a person may do to a Merchant.
+func (v *Reviewer) Read(ctx context.Context, p login.Person, merchant *v1alpha1.Merchant) (r Rights, err error) {
+	subject := NewSubject(p)
 	reviews, ctx := errgroup.WithContext(ctx)
 	for verb, allowed := range map[string]*bool{
-		verbViewPayments: &r.ViewPayments, verbIssueKeys: &r.IssueKeys, verbRotateKeys: &r.RotateKeys,
-		verbEditAllowlist: &r.EditAllowlist, verbEditWebhook: &r.EditWebhook,
+		ViewPayments: &r.ViewPayments, IssueKeys: &r.IssueKeys, RotateKeys: &r.RotateKeys,
+		EditAllowlist: &r.EditAllowlist, EditWebhook: &r.EditWebhook,
 	} {
 		reviews.Go(func() (err error) {
-			*allowed, err = c.may(ctx, subject, verb, merchant.Namespace, merchant.Name)
+			*allowed, err = v.May(ctx, subject, verb, merchant.Namespace, merchant.Name)
 			return err
 		})
 	}
@@ -61,19 +68,19 @@ func (c *console) rights(ctx context.Context, p login.Person, merchant *v1alpha1
 const (
 	// parallelReviews bounds what one page asks of the Kubernetes API at once.
 	parallelReviews = 16
-	// maxSingleReviews bounds the reviews of single Merchants for one page, for people without a right on their namespaces.
-	maxSingleReviews = 300
+	// MaxSingleReviews bounds the reviews of single Merchants for one page, for people without a right on their namespaces.
+	MaxSingleReviews = 300
 )
 
-// visible returns those Merchants that the person may see, and whether some were left out unasked. One review decides for a
+// Visible returns those Merchants that the person may see, and whether some were left out unasked. One review decides for a
 // namespace; single Merchants are reviewed only in namespaces without a right on all of them. Lists have a budget of reviews of their
 // own, so that a person who may see a few of many Merchants can still open these.
-func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.Merchant) (seen []*v1alpha1.Merchant, incomplete bool, err error) {
-	subject := newSubject(p)
+func (v *Reviewer) Visible(ctx context.Context, p login.Person, all []*v1alpha1.Merchant) (seen []*v1alpha1.Merchant, incomplete bool, err error) {
+	subject := NewSubject(p)
 	subject.Budget += " list"
 	var unasked atomic.Bool
 	sees := func(ctx context.Context, namespace, name string) (bool, error) {
-		allowed, err := c.may(ctx, subject, verbGet, namespace, name)
+		allowed, err := v.May(ctx, subject, Get, namespace, name)
 		if errors.Is(err, authz.ErrReviewBudget) {
 			unasked.Store(true)
 			err = nil
@@ -113,7 +120,7 @@ func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.M
 			allowed[i] = true
 			continue
 		}
-		if asked == maxSingleReviews {
+		if asked == MaxSingleReviews {
 			unasked.Store(true)
 			continue // those of a namespace with the right may follow
 		}
@@ -134,13 +141,13 @@ func (c *console) visible(ctx context.Context, p login.Person, all []*v1alpha1.M
 	return seen, unasked.Load(), nil
 }
 
-// paymentsVisible reports for each Merchant of a list whether it shows what was paid. One review decides for a namespace; single Merchants
+// PaymentsVisible reports for each Merchant of a list whether it shows what was paid. One review decides for a namespace; single Merchants
 // are reviewed only for people with few. A review over the budget is a no.
-func (c *console) paymentsVisible(ctx context.Context, p login.Person, rows []merchantRow, total int) ([]bool, error) {
+func (v *Reviewer) PaymentsVisible(ctx context.Context, p login.Person, merchants []*v1alpha1.Merchant, total int) ([]bool, error) {
 	const few = 10
-	subject := newSubject(p)
+	subject := NewSubject(p)
 	subject.Budget += " list"
-	allowed, reviewed := make([]bool, len(rows)), map[client.ObjectKey]*atomic.Bool{}
+	allowed, reviewed := make([]bool, len(merchants)), map[client.ObjectKey]*atomic.Bool{}
 	review := func(keys []client.ObjectKey) error {
 		reviews, ctx := errgroup.WithContext(ctx)
 		reviews.SetLimit(parallelReviews)
@@ -151,7 +158,7 @@ func (c *console) paymentsVisible(ctx context.Context, p login.Person, rows []me
 			reviewed[key] = new(atomic.Bool)
 			decision := reviewed[key]
 			reviews.Go(func() error {
-				may, err := c.may(ctx, subject, verbViewPayments, key.Namespace, key.Name)
+				may, err := v.May(ctx, subject, ViewPayments, key.Namespace, key.Name)
 				if errors.Is(err, authz.ErrReviewBudget) {
 					err = nil
 				}
@@ -162,42 +169,23 @@ func (c *console) paymentsVisible(ctx context.Context, p login.Person, rows []me
 		return reviews.Wait()
 	}
 	var namespaces, single []client.ObjectKey
-	for i := range rows {
-		namespaces = append(namespaces, client.ObjectKey{Namespace: rows[i].Namespace})
+	for i := range merchants {
+		namespaces = append(namespaces, client.ObjectKey{Namespace: merchants[i].Namespace})
 	}
 	if err := review(namespaces); err != nil {
 		return nil, err
 	}
-	for i := range rows {
+	for i := range merchants {
 		if !reviewed[namespaces[i]].Load() && total <= few {
-			single = append(single, client.ObjectKeyFromObject(rows[i].Merchant))
+			single = append(single, client.ObjectKeyFromObject(merchants[i]))
 		}
 	}
 	if err := review(single); err != nil {
 		return nil, err
 	}
-	for i := range rows {
-		own := reviewed[client.ObjectKeyFromObject(rows[i].Merchant)]
+	for i := range merchants {
+		own := reviewed[client.ObjectKeyFromObject(merchants[i])]
 		allowed[i] = reviewed[namespaces[i]].Load() || own != nil && own.Load()
 	}
 	return allowed, nil
-}
-
-// matching returns the Merchants whose name contains the text, by display name.
-func matching(all []v1alpha1.Merchant, text string) []*v1alpha1.Merchant {
-	text = strings.ToLower(strings.TrimSpace(text))
-	lower := map[*v1alpha1.Merchant]string{} // once for each, not for each comparison
-	var found []*v1alpha1.Merchant
-	for i := range all {
-		m := &all[i]
-		name := strings.ToLower(m.Spec.DisplayName)
-		if strings.Contains(name, text) || strings.Contains(m.Namespace+"/"+m.Name, text) {
-			lower[m] = name
-			found = append(found, m)
-		}
-	}
-	slices.SortFunc(found, func(a, b *v1alpha1.Merchant) int {
-		return cmp.Or(cmp.Compare(lower[a], lower[b]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return found
 }
