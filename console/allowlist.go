@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/edit"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
@@ -85,21 +86,32 @@ func (k keyRows) Name(id string) string {
 	return id
 }
 
-func newAllowlistForm(r *web.Request) editForm {
-	return newEditForm(r, "allowlist", audit.ActionEditAllowlist)
+// allowlistForm is the form of the allowlist.
+type allowlistForm struct {
+	edit.Form
+
+	Allowlist string // one entry a line
+	// Added is the block that the form adds to the allowlist; empty: none.
+	Added string
+	// ShutOut is the viewer's own address, if the new allowlist refuses it and that was not confirmed.
+	ShutOut string
 }
 
-func (c *console) allowlistForm(w http.ResponseWriter, r *web.Request) error {
+func (c *console) renderAllowlistForm(w http.ResponseWriter, r *web.Request, status int, form allowlistForm) error {
+	return c.pages.Render(w, status, "allowlist", r.View(form))
+}
+
+func (c *console) showAllowlistForm(w http.ResponseWriter, r *web.Request) error {
 	var lines []string
 	for _, entry := range r.Merchant.Spec.IPAllowlist {
 		lines = append(lines, string(entry))
 	}
-	form := newAllowlistForm(r)
+	form := allowlistForm{Form: edit.NewForm(r)}
 	if added := r.URL.Query().Get("add"); refused(r.Merchant, added) && !slices.Contains(lines, added) {
 		lines, form.Added = append(lines, added), added
 	}
 	form.Allowlist = strings.Join(lines, "\n")
-	return c.renderEditForm(w, r, http.StatusOK, form)
+	return c.renderAllowlistForm(w, r, http.StatusOK, form)
 }
 
 // refused reports whether the status has the block: a link from elsewhere adds nothing else to the form.
@@ -109,7 +121,7 @@ func refused(merchant *v1alpha1.Merchant, block string) bool {
 }
 
 func (c *console) editAllowlist(w http.ResponseWriter, r *web.Request) error {
-	form := newAllowlistForm(r)
+	form := allowlistForm{Form: edit.NewForm(r)}
 	form.Allowlist = r.PostFormValue("allowlist")
 	var entries []v1alpha1.IPBlock
 	for entry := range strings.FieldsSeq(strings.ReplaceAll(form.Allowlist, ",", " ")) {
@@ -119,16 +131,23 @@ func (c *console) editAllowlist(w http.ResponseWriter, r *web.Request) error {
 	}
 	if problem := c.wrongEntry(entries); problem != "" {
 		form.Error = problem
-		return c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
+		return c.renderAllowlistForm(w, r, http.StatusUnprocessableEntity, form)
 	}
 	enforced := r.Merchant.Spec.IPAllowlistMode != v1alpha1.IPAllowlistReport
 	if own := c.shutsOut(r.Request, entries); own != "" && enforced && r.PostFormValue("confirmed") == "" {
 		form.ShutOut = own
-		return c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
+		return c.renderAllowlistForm(w, r, http.StatusUnprocessableEntity, form)
 	}
-	return c.edit(w, r, form, func(changed *v1alpha1.Merchant) {
+	done, err := c.editor.Change(r.Context(), r, &form.Form, audit.ActionEditAllowlist, func(changed *v1alpha1.Merchant) {
 		changed.Spec.IPAllowlist = entries
 	})
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return c.renderAllowlistForm(w, r, http.StatusUnprocessableEntity, form)
+	}
+	return r.LeadTo(w, "#allowlist")
 }
 
 // wrongEntry says what to write instead of the first wrong entry. The API server refuses the same, in the words of kubectl.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/edit"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
@@ -47,6 +48,7 @@ type console struct {
 
 	objects *objects.Client
 	audit   *audit.Recorder
+	editor  *edit.Editor
 	issuer  *issuer.Client
 
 	outbox  *outbox.Outbox      // dead letters, health of webhooks
@@ -92,6 +94,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		return nil, err
 	}
 	c.audit = audit.New(c.objects, r.Registry, c.log, c.now)
+	c.editor = &edit.Editor{Objects: c.objects, Audit: c.audit, Words: words}
 	if c.issuer, err = issuer.New(r.Cluster, issuer.Options{URL: options.InternalURL, CAFile: options.InternalCAFile, TokenFile: options.InternalTokenFile}); err != nil {
 		return nil, err
 	}

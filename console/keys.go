@@ -200,9 +200,9 @@ func (c *console) rotateKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 
 func knownOverlap(seconds int64) bool { return slices.Contains(overlaps(), overlap{seconds}) }
 
-// enableKey switches a disabled key on again.
+// enableKey switches a disabled key on again, unless Git manages it, whose tool would undo the change.
 func (c *console) enableKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
-	if err := checkKeyManager(key); err != nil {
+	if err := objects.CheckManager("ApiKey", key); err != nil {
 		return err
 	}
 	enabled := key.DeepCopy()
@@ -215,7 +215,7 @@ func (c *console) enableKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 // disableKey works for a key that Git manages too, if the person says so: labels and annotations are anybody's, and must not keep a leaked key
 // alive.
 func (c *console) disableKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
-	if err := checkKeyManager(key); err != nil && r.PostFormValue("override") != "yes" {
+	if err := objects.CheckManager("ApiKey", key); err != nil && r.PostFormValue("override") != "yes" {
 		return err
 	}
 	if r.PostFormValue("name") != key.Name {
@@ -226,8 +226,9 @@ func (c *console) disableKey(w http.ResponseWriter, r *web.Request, key *v1alpha
 	})
 }
 
+// deleteKey deletes a key, unless Git manages it.
 func (c *console) deleteKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
-	if err := checkKeyManager(key); err != nil {
+	if err := objects.CheckManager("ApiKey", key); err != nil {
 		return err
 	}
 	if r.PostFormValue("name") != key.Name {
@@ -236,14 +237,6 @@ func (c *console) deleteKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	return c.changeKey(w, r, key, audit.ActionDelete, wantsDeleted, func(ctx context.Context) error {
 		return c.objects.Delete(ctx, key, client.Preconditions{UID: &key.UID})
 	})
-}
-
-// checkKeyManager refuses a key that Git manages, whose tool would undo the change.
-func checkKeyManager(key *v1alpha1.ApiKey) error {
-	if owner := gitops.FindManager(key); owner.Tool != "" {
-		return &gitManagedError{owner, "ApiKey " + key.Namespace + "/" + key.Name}
-	}
-	return nil
 }
 
 // askKeyName shows the form again in which the person has typed another name than the key's.

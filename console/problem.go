@@ -84,7 +84,7 @@ var errorPages = []errorPage{
 	{match: as[limitedError], status: http.StatusTooManyRequests, words: "toomany"},
 	{match: is(authz.ErrReviewBudget), status: http.StatusTooManyRequests, words: "budget"},
 	{match: is(clientaddr.ErrMalformed), status: http.StatusBadRequest, words: "address"},
-	{match: as[*gitManagedError], status: http.StatusConflict, words: "git"},
+	{match: as[*objects.GitManagedError], status: http.StatusConflict, words: "git"},
 	{match: as[*notIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
 	{match: is(errSecretUnavailable), status: http.StatusServiceUnavailable, words: "nosecret", again: true},
 	{match: both(as[*secretNotShownError], is(issuer.ErrRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
@@ -133,7 +133,7 @@ func both(a, b func(error) bool) func(error) bool {
 
 func (c *console) newProblem(err error) problem {
 	var value any = c.origin.String()
-	if git, ok := errors.AsType[*gitManagedError](err); ok {
+	if git, ok := errors.AsType[*objects.GitManagedError](err); ok {
 		value = git.Error()
 	}
 	if half, ok := errors.AsType[*notIssuedError](err); ok {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
-	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
 // handler has every route, with the right that it needs.
@@ -43,14 +43,14 @@ func (c *console) handler() http.Handler {
 	r.onKey("POST", "/enable", rights.IssueKeys, c.enableKey)
 	r.onKey("GET", "/delete", rights.IssueKeys, c.showKeyForm("key-delete"))
 	r.onKey("POST", "/delete", rights.IssueKeys, c.deleteKey)
-	r.onSpec("GET", "/allowlist", rights.EditAllowlist, c.allowlistForm)
+	r.onSpec("GET", "/allowlist", rights.EditAllowlist, c.showAllowlistForm)
 	r.onSpec("POST", "/allowlist", rights.EditAllowlist, c.editAllowlist)
-	r.onSpec("GET", "/webhook", rights.EditWebhook, c.webhookForm)
+	r.onSpec("GET", "/webhook", rights.EditWebhook, c.showWebhookForm)
 	r.onSpec("POST", "/webhook", rights.EditWebhook, c.editWebhook)
 	r.onMerchant("POST", "/webhook/resume", rights.EditWebhook, c.resumeWebhook)
 	r.onMerchant("GET", "/webhook/test", rights.EditWebhook, c.showTestEvent)
 	r.onMerchant("POST", "/webhook/test", rights.EditWebhook, c.sendTestEvent)
-	r.onSpec("GET", "/webhook/rotate-secret", rights.EditWebhook, c.signingSecretForm)
+	r.onSpec("GET", "/webhook/rotate-secret", rights.EditWebhook, c.showSecretForm)
 	r.onSpec("POST", "/webhook/rotate-secret", rights.EditWebhook, c.rotateSigningSecret)
 	r.onMerchant("GET", "/dead-letters/resend", rights.EditWebhook, c.resendDeadLettersForm)
 	r.onMerchant("POST", "/dead-letters/resend", rights.EditWebhook, c.resendDeadLetters)
@@ -170,8 +170,8 @@ func (r routes) withMerchant(verb string, handle merchantHandler) personHandler 
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.
 func (r routes) onSpec(method, path, verb string, handle merchantHandler) {
 	r.onMerchant(method, path, verb, func(w http.ResponseWriter, req *web.Request) error {
-		if owner := gitops.FindManager(req.Merchant); owner.Tool != "" {
-			return &gitManagedError{owner, "Merchant " + req.Merchant.Namespace + "/" + req.Merchant.Name}
+		if err := objects.CheckManager("Merchant", req.Merchant); err != nil {
+			return err
 		}
 		return handle(w, req)
 	})

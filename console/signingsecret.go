@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/edit"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
@@ -39,30 +40,53 @@ func (e *secretNotShownError) Error() string {
 // Unwrap returns the cause.
 func (e *secretNotShownError) Unwrap() error { return e.cause }
 
-// signingSecretForm asks before the signing secret is replaced.
-func (c *console) signingSecretForm(w http.ResponseWriter, r *web.Request) error {
+// secretForm is the form that replaces the signing secret.
+type secretForm struct {
+	edit.Form
+
+	// SafeSecrets is how many new signing secrets in a row leave the first one valid for its overlap.
+	SafeSecrets int
+}
+
+func newSecretForm(r *web.Request) secretForm {
+	return secretForm{edit.NewForm(r), published.MaxRetired}
+}
+
+func (c *console) renderSecretForm(w http.ResponseWriter, r *web.Request, status int, form secretForm) error {
+	return c.pages.Render(w, status, "signing-secret", r.View(form))
+}
+
+// showSecretForm asks before the signing secret is replaced.
+func (c *console) showSecretForm(w http.ResponseWriter, r *web.Request) error {
 	if r.Merchant.Spec.Webhook == nil {
 		return web.ErrNotFound
 	}
-	return c.renderEditForm(w, r, http.StatusOK, newSecretForm(r))
-}
-
-func newSecretForm(r *web.Request) editForm {
-	form := newEditForm(r, "signing-secret", audit.ActionRotateSigning)
-	form.SafeSecrets = published.MaxRetired
-	return form
+	return c.renderSecretForm(w, r, http.StatusOK, newSecretForm(r))
 }
 
 func (c *console) rotateSigningSecret(w http.ResponseWriter, r *web.Request) error {
 	if r.Merchant.Spec.Webhook == nil {
 		return web.ErrNotFound
 	}
-	return c.editAndShowSecret(w, r, newSecretForm(r), func(*v1alpha1.Merchant) {})
+	form := newSecretForm(r)
+	return c.editAndShowSecret(w, r, secretEdit{
+		&form.Form, audit.ActionRotateSigning, func(*v1alpha1.Merchant) {},
+		func() error { return c.renderSecretForm(w, r, http.StatusUnprocessableEntity, form) },
+	})
+}
+
+// secretEdit is a change of a Merchant that makes a new signing secret.
+type secretEdit struct {
+	form   *edit.Form
+	action string
+	change func(*v1alpha1.Merchant)
+	// showAgain shows the form again if it is refused.
+	showAgain func() error
 }
 
 // editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
 // knows the nonce, so nobody can ask for the secret again: before the change, a request with another nonce finds out whether the API can show it.
-func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form editForm, change func(*v1alpha1.Merchant)) error {
+func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, wanted secretEdit) error {
 	end, err := c.waits.Begin(r.Viewer.User)
 	if err != nil {
 		return err
@@ -75,12 +99,15 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form 
 	// The rest of the request's time is to find out whether a change without an answer was made.
 	changing, cancel := context.WithTimeout(r.Context(), objects.Timeout)
 	defer cancel()
-	changed, err := c.change(changing, w, r, form, func(merchant *v1alpha1.Merchant) {
-		change(merchant)
+	done, err := c.editor.Change(changing, r, wanted.form, wanted.action, func(merchant *v1alpha1.Merchant) {
+		wanted.change(merchant)
 		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
 	})
 	lost := err
-	if !objects.MayBeDone(err) && (err != nil || !changed) {
+	switch {
+	case err == nil && !done:
+		return wanted.showAgain()
+	case err != nil && !objects.MayBeDone(err):
 		return err
 	}
 	shown, err := c.awaitSigningSecret(r.Context(), r.Merchant, nonce, r.Viewer)
@@ -88,7 +115,7 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, form 
 		return &secretNotShownError{errors.Join(lost, err)}
 	}
 	if lost != nil { // the secret proves that the change was made
-		c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: form.action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: r.Merchant.Generation + 1})
+		c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: wanted.action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: r.Merchant.Generation + 1})
 	}
 	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: c.pages.Clock(r.Merchant)}
 	if shown.PreviousValidUntil != nil {

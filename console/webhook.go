@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/edit"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -77,12 +78,29 @@ func failureWords(w web.Words, failure outbox.AttemptFailure) template.HTML {
 	return w.HTML(key, failure.Answer)
 }
 
-func newWebhookForm(r *web.Request) editForm {
-	return newEditForm(r, "webhook", audit.ActionEditWebhook)
+// webhookForm is the form of the webhook.
+type webhookForm struct {
+	edit.Form
+
+	URL    string
+	Events []eventChoice
+	// Waiting is how many events wait for delivery to the webhook.
+	Waiting int64
+	// Removing: the form removes the URL, and that was not confirmed.
+	Removing bool
 }
 
-func (c *console) webhookForm(w http.ResponseWriter, r *web.Request) error {
-	form := newWebhookForm(r)
+type eventChoice struct {
+	Kind   v1alpha1.WebhookEvent
+	Chosen bool
+}
+
+func (c *console) renderWebhookForm(w http.ResponseWriter, r *web.Request, status int, form webhookForm) error {
+	return c.pages.Render(w, status, "webhook", r.View(form))
+}
+
+func (c *console) showWebhookForm(w http.ResponseWriter, r *web.Request) error {
+	form := webhookForm{Form: edit.NewForm(r)}
 	var chosen []v1alpha1.WebhookEvent
 	if webhook := r.Merchant.Spec.Webhook; webhook != nil {
 		form.URL, chosen = webhook.URL, webhook.Events
@@ -92,7 +110,7 @@ func (c *console) webhookForm(w http.ResponseWriter, r *web.Request) error {
 	if form.Waiting, err = c.waitingEvents(r.Context(), r.Merchant); err != nil {
 		return err
 	}
-	return c.renderEditForm(w, r, http.StatusOK, form)
+	return c.renderWebhookForm(w, r, http.StatusOK, form)
 }
 
 // waitingEvents returns how many events wait for delivery to the webhook; 0 without one. Errors are those of readHealth.
@@ -104,14 +122,14 @@ func (c *console) waitingEvents(ctx context.Context, merchant *v1alpha1.Merchant
 	return health.Pending, err
 }
 
-func (f *editForm) choose(chosen []v1alpha1.WebhookEvent) {
+func (f *webhookForm) choose(chosen []v1alpha1.WebhookEvent) {
 	for _, kind := range v1alpha1.WebhookEvents() {
 		f.Events = append(f.Events, eventChoice{kind, slices.Contains(chosen, kind)})
 	}
 }
 
 func (c *console) editWebhook(w http.ResponseWriter, r *web.Request) error {
-	form := newWebhookForm(r)
+	form := webhookForm{Form: edit.NewForm(r)}
 	form.URL = strings.TrimSpace(r.PostFormValue("url"))
 	var chosen []v1alpha1.WebhookEvent
 	for _, kind := range v1alpha1.WebhookEvents() {
@@ -125,7 +143,7 @@ func (c *console) editWebhook(w http.ResponseWriter, r *web.Request) error {
 		return err
 	}
 	if form.Removing = form.URL == "" && form.Waiting > 0 && r.PostFormValue("confirmed") == ""; form.Removing {
-		return c.renderEditForm(w, r, http.StatusUnprocessableEntity, form)
+		return c.renderWebhookForm(w, r, http.StatusUnprocessableEntity, form)
 	}
 	change := func(changed *v1alpha1.Merchant) {
 		if form.URL == "" {
@@ -137,10 +155,18 @@ func (c *console) editWebhook(w http.ResponseWriter, r *web.Request) error {
 		}
 		changed.Spec.Webhook.URL, changed.Spec.Webhook.Events = form.URL, chosen
 	}
+	showAgain := func() error { return c.renderWebhookForm(w, r, http.StatusUnprocessableEntity, form) }
 	if r.Merchant.Spec.Webhook == nil && form.URL != "" { // nobody here has its secret
-		return c.editAndShowSecret(w, r, form, change)
+		return c.editAndShowSecret(w, r, secretEdit{&form.Form, audit.ActionEditWebhook, change, showAgain})
 	}
-	return c.edit(w, r, form, change)
+	done, err := c.editor.Change(r.Context(), r, &form.Form, audit.ActionEditWebhook, change)
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return showAgain()
+	}
+	return r.LeadTo(w, "#webhook")
 }
 
 // resumeWebhook enables a disabled endpoint. It changes no spec, so it works for Merchants that Git manages too.
