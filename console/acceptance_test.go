@@ -1,7 +1,9 @@
 package console
 
 import (
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/keys"
+	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
 // accept has the API accept these keys of a merchant with this state.
@@ -149,7 +153,7 @@ func TestMerchantPage_MerchantAcceptance(t *testing.T) {
 // The form of a key that was deleted and created anew since the person saw it changes nothing.
 func TestKeyForms_Replaced(t *testing.T) {
 	f := newFixture(t)
-	f.forceTimeout = time.Millisecond
+	f.keys.ForceTimeout = time.Millisecond
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get", "issuekeys", "rotatekeys"})
 	browser, page := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
@@ -178,7 +182,7 @@ func TestKeyForms_Replaced(t *testing.T) {
 }
 
 // An ApiKey that is created anew between the console's read and its write is not switched either.
-func TestSetKeyState_Replaced(t *testing.T) {
+func TestDisableKey_Replaced(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme")
 	seen := f.apiKey(m, "till-1")
@@ -186,16 +190,21 @@ func TestSetKeyState_Replaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	anew := f.apiKey(m, "till-1")
-	if err := f.setKeyState(t.Context(), seen, v1alpha1.ApiKeyDisabled); err == nil {
+	disable := func(key *v1alpha1.ApiKey) error {
+		sent := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(url.Values{"name": {key.Name}}.Encode()))
+		sent.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		return f.keys.Disable(httptest.NewRecorder(), &web.Request{Request: sent, Merchant: m}, key)
+	}
+	if err := disable(seen); err == nil {
 		t.Error("the other ApiKey was switched")
-	} else if !replaced(err) {
+	} else if !errors.Is(err, keys.ErrReplaced) {
 		t.Errorf("the error does not say so: %v", err)
 	}
 	var now v1alpha1.ApiKey
 	if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(anew), &now); err != nil || now.Spec.State != v1alpha1.ApiKeyActive {
 		t.Errorf("%+v, %v", now.Spec, err)
 	}
-	if err := f.setKeyState(t.Context(), anew, v1alpha1.ApiKeyDisabled); err != nil {
+	if err := disable(anew); err != nil {
 		t.Error(err)
 	}
 }

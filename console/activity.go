@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
 )
@@ -33,10 +34,10 @@ const (
 )
 
 // recentActivity returns the newest Events of a Merchant and its keys, the newest first.
-func (c *console) recentActivity(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) ([]activity, error) {
+func (c *console) recentActivity(ctx context.Context, merchant *v1alpha1.Merchant, all keys.Rows) ([]activity, error) {
 	ours := map[types.UID]string{merchant.UID: ""}
-	for i := range keys {
-		ours[keys[i].UID] = keys[i].Name
+	for i := range all {
+		ours[all[i].UID] = all[i].Name
 	}
 	var lists [2][]activity
 	reads, ctx := errgroup.WithContext(ctx)

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/edit"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
@@ -28,7 +28,7 @@ type allowlistCheck struct {
 	RefusedKeys   []string
 }
 
-func (c *console) checkAllowlist(r *web.Request, keys []keyRow) (allowlistCheck, error) {
+func (c *console) checkAllowlist(r *web.Request, all keys.Rows) (allowlistCheck, error) {
 	check := allowlistCheck{
 		Asked: strings.Trim(r.URL.Query().Get("address"), " \t"), ReportOnly: r.Merchant.Spec.IPAllowlistMode == v1alpha1.IPAllowlistReport,
 	}
@@ -57,14 +57,14 @@ func (c *console) checkAllowlist(r *web.Request, keys []keyRow) (allowlistCheck,
 		check.Answer = c.pages.Words.Text("allowlist.answer.refused")
 	}
 	if badAddress == nil && (passes || check.ReportOnly) {
-		check.RefusedKeys, err = refusedKeys(keys, check.Asked)
+		check.RefusedKeys, err = refusedKeys(all, check.Asked)
 	}
 	return check, err
 }
 
 // refusedKeys names the keys whose own list does not have an address.
-func refusedKeys(keys []keyRow, address string) (names []string, err error) {
-	for _, key := range keys {
+func refusedKeys(all keys.Rows, address string) (names []string, err error) {
+	for _, key := range all {
 		list, err := allowlist.Parse(key.Spec.IPAllowlist)
 		if err != nil {
 			return nil, fmt.Errorf("read the allowlist of a key: %w", err)
@@ -74,16 +74,6 @@ func refusedKeys(keys []keyRow, address string) (names []string, err error) {
 		}
 	}
 	return names, nil
-}
-
-// Name returns the name of the key with an id; the id, if there is none.
-func (k keyRows) Name(id string) string {
-	for _, key := range k {
-		if published.ID(key.UID) == id {
-			return key.Name
-		}
-	}
-	return id
 }
 
 // allowlistForm is the form of the allowlist.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
@@ -68,7 +69,7 @@ func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
 			return nil, err
 		}
 		switch {
-		case key.Force == issuer.NotInForce && key.Wants != wantsActive:
+		case key.Force == issuer.NotInForce && key.Wants != keys.WantsActive:
 			all = append(all, attention{Text: w.HTML("attention.key.waits", key.Name)})
 		case key.Lost:
 			all = append(all, p.offer(w.HTML("attention.key.lost", key.Name), p.Rights.RotateKeys, w.Text("attention.key.lost.action"), "/keys/"+key.Name+"/rotate"))

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
@@ -25,9 +26,9 @@ func TestMerchantPage_Attention(t *testing.T) {
 		return func(p *merchantPage) { p.Merchant.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: blocks} }
 	}
 	till := v1alpha1.RefusedBlock{Block: "203.0.113.0/24", Requests: 12, LastSeen: hourAgo}
-	key := func(change func(*keyRow)) func(*merchantPage) {
+	key := func(change func(*keys.Row)) func(*merchantPage) {
 		return func(p *merchantPage) {
-			row := keyRow{}
+			row := keys.Row{}
 			row.Name = "till-1"
 			change(&row)
 			p.Keys = append(p.Keys, row)
@@ -64,10 +65,10 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{"blocked twice", refused(till, till), "from 2 networks in the last day", "Look at them: /m#allowlist", true},
 		{name: "blocked long ago", change: refused(v1alpha1.RefusedBlock{Block: "203.0.113.0/24", Requests: 1, LastSeen: metav1.NewTime(now.Add(-25 * time.Hour))})},
 		{"reported", func(p *merchantPage) { refused(till)(p); p.Allowlist.ReportOnly = true }, "The list only reports.", "Allow this network: /m/allowlist?add=203.0.113.0%2F24", false},
-		{"old key", key(func(k *keyRow) { k.Overlap, k.OldKeyUse.Used = &metav1.Time{Time: now.Add(24 * time.Hour)}, true }), "The old key of till-1 is still used. It ends tomorrow at 15:00", "Show the key: /m?key=till-1#key-till-1", true},
-		{name: "old key that nobody uses", change: key(func(k *keyRow) { k.Overlap = &hourAgo })},
-		{"expiring", key(func(k *keyRow) { k.Expiring, k.Spec.ExpiresAt = true, &metav1.Time{Time: now.Add(time.Hour)} }), "The key till-1 expires today at 16:00.", "Make another key: /m/new-key", false},
-		{"lost", key(func(k *keyRow) { k.Lost = true }), "The key of till-1 was lost", "Make a new one: /m/keys/till-1/rotate", false},
+		{"old key", key(func(k *keys.Row) { k.Overlap, k.OldKeyUse.Used = &metav1.Time{Time: now.Add(24 * time.Hour)}, true }), "The old key of till-1 is still used. It ends tomorrow at 15:00", "Show the key: /m?key=till-1#key-till-1", true},
+		{name: "old key that nobody uses", change: key(func(k *keys.Row) { k.Overlap = &hourAgo })},
+		{"expiring", key(func(k *keys.Row) { k.Expiring, k.Spec.ExpiresAt = true, &metav1.Time{Time: now.Add(time.Hour)} }), "The key till-1 expires today at 16:00.", "Make another key: /m/new-key", false},
+		{"lost", key(func(k *keys.Row) { k.Lost = true }), "The key of till-1 was lost", "Make a new one: /m/keys/till-1/rotate", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			page := merchantPage{Merchant: &v1alpha1.Merchant{}, Base: "/m", Clock: web.Clock{Words: english(t), Now: now, Location: time.UTC}, Rights: rights.Rights{ViewPayments: true, IssueKeys: true, RotateKeys: true, EditAllowlist: true, EditWebhook: true}}

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/edit"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
@@ -45,6 +46,7 @@ type console struct {
 	login    *login.Handler
 	rights   *rights.Reviewer
 	payments *payments.Handler
+	keys     *keys.Handler
 
 	objects *objects.Client
 	audit   *audit.Recorder
@@ -57,8 +59,6 @@ type console struct {
 	answers *singleflight.Group // waits for the answer to a test event, by merchant id
 	// answerTimeout is how long a page waits for that, or for a new signing secret.
 	answerTimeout time.Duration
-	// forceTimeout is how long the answer to an action waits until the action is in force.
-	forceTimeout time.Duration
 }
 
 // newConsole returns a console with the role's connections. Its cache of objects is to be started.
@@ -75,7 +75,6 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		outbox: outbox.New(r.Redis),
 		turns:  web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
 		waits:  web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
-		forceTimeout: forceTimeout,
 	}
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
 		return nil, err
@@ -98,6 +97,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 	if c.issuer, err = issuer.New(r.Cluster, issuer.Options{URL: options.InternalURL, CAFile: options.InternalCAFile, TokenFile: options.InternalTokenFile}); err != nil {
 		return nil, err
 	}
+	c.keys = keys.New(keys.Options{Objects: c.objects, Issuer: c.issuer, Audit: c.audit, Pages: c.pages, Waits: c.waits, Log: c.log})
 	sessions, err := store.New(r.Redis, store.Options{History: options.History})
 	if err != nil {
 		return nil, err

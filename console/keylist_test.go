@@ -18,6 +18,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 	"github.com/merchant-operator/merchant-operator/test/await"
 )
@@ -128,7 +129,7 @@ func TestListKeys_Many(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("coffee")
 	f.grant(user(alice), []string{"get"})
-	const many = maxShownKeys + 3
+	const many = keys.MaxShown + 3
 	for i := range many {
 		f.create(&v1alpha1.ApiKey{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: fmt.Sprintf("till-%03d", i)},
@@ -155,8 +156,8 @@ func TestListKeys_Many(t *testing.T) {
 			t.Errorf("%q is on the page: %v", text, !want)
 		}
 	}
-	if read := f.keysRead.Load(); read != maxShownKeys {
-		t.Errorf("%d reads of ApiKeys, want %d", read, maxShownKeys)
+	if read := f.keysRead.Load(); read != keys.MaxShown {
+		t.Errorf("%d reads of ApiKeys, want %d", read, keys.MaxShown)
 	}
 }
 
@@ -171,7 +172,8 @@ func TestListKeys_KeepsManager(t *testing.T) {
 		Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "coffee"}},
 	}
 	f.create(key)
-	rows, _, err := f.listKeys(t.Context(), merchant)
+	list, err := f.keys.List(t.Context(), merchant)
+	rows := list.Rows
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("%d keys (%v), want one", len(rows), err)
 	}
@@ -181,33 +183,6 @@ func TestListKeys_KeepsManager(t *testing.T) {
 	}
 	if rows[0].Manager != (gitops.Manager{Tool: "Argo CD", Source: "application shop"}) {
 		t.Errorf("managed by %+v", rows[0].Manager)
-	}
-}
-
-// What a shop owner reads of an old key: that it is used, that it is not, or that nobody knows.
-func TestNewKeyRow_OldKeyUse(t *testing.T) {
-	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
-	used := metav1.NewTime(now.Add(-5 * time.Minute))
-	for status, want := range map[metav1.ConditionStatus]oldKeyUse{
-		metav1.ConditionTrue:    {Used: true, Last: &used},
-		metav1.ConditionFalse:   {Last: &used},
-		metav1.ConditionUnknown: {Unknown: true, Last: &used},
-		"":                      {Unknown: true, Last: &used},
-	} {
-		key := v1alpha1.ApiKey{}
-		key.Status.PreviousKeys = []v1alpha1.PreviousKey{
-			{ValidUntil: metav1.NewTime(now.Add(time.Hour))},
-			{ValidUntil: metav1.NewTime(now.Add(time.Minute)), LastUsedTime: &used},
-		}
-		if status != "" {
-			key.Status.Conditions = []metav1.Condition{{Type: v1alpha1.OldKeyInUseCondition, Status: status}}
-		}
-		if diff := cmp.Diff(want, newKeyRow(english(t), key, now).OldKeyUse); diff != "" {
-			t.Errorf("status %q (-want +got):\n%s", status, diff)
-		}
-		if row := newKeyRow(english(t), key, now.Add(2*time.Hour)); row.Overlap != nil || row.OldKeyUse != (oldKeyUse{}) {
-			t.Errorf("after the overlap: %+v", row.OldKeyUse)
-		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -25,6 +26,8 @@ const (
 	pageSize = 50
 	// maxSorted bounds the Merchants among which those that need attention come first.
 	maxSorted = 2000
+	// parallelReads bounds what one page reads from Redis at once.
+	parallelReads = 16
 )
 
 // merchantsPage is the list of Merchants that a person may see.
@@ -108,14 +111,14 @@ func (c *console) findTroubles(ctx context.Context, rows []merchantRow) error {
 	if err != nil {
 		return err
 	}
-	keys, err := c.keyTroubles(ctx)
+	ofKeys, err := c.keyTroubles(ctx)
 	if err != nil {
 		return err
 	}
 	now := c.now()
 	for i := range rows {
 		row := &rows[i]
-		row.Troubles = append(row.Troubles, keys[client.ObjectKeyFromObject(row.Merchant)]...)
+		row.Troubles = append(row.Troubles, ofKeys[client.ObjectKeyFromObject(row.Merchant)]...)
 		if row.Status.Allowlist != nil && slices.ContainsFunc(row.Status.Allowlist.Refused, func(b v1alpha1.RefusedBlock) bool { return now.Sub(b.LastSeen.Time) < blockedFor }) {
 			row.Troubles = append(row.Troubles, "trouble.blocked")
 		}
@@ -164,16 +167,16 @@ func (c *console) readEndpoints(ctx context.Context, rows []merchantRow) (map[st
 
 // keyTroubles returns what needs attention of the keys in memory, by Merchant.
 func (c *console) keyTroubles(ctx context.Context) (map[client.ObjectKey][]string, error) {
-	keys, err := c.objects.AllKnownKeys(ctx)
+	known, err := c.objects.AllKnownKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now, troubles := c.now(), map[client.ObjectKey][]string{}
-	for i := range keys {
-		if len(keys[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
+	for i := range known {
+		if len(known[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
 			continue
 		}
-		row, trouble := newKeyRow(c.pages.Words, keys[i], now), ""
+		row, trouble := keys.NewRow(c.pages.Words, known[i], now), ""
 		switch {
 		case row.Lost:
 			trouble = "trouble.key.lost"

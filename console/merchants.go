@@ -11,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/rights"
@@ -27,7 +28,7 @@ type merchantPage struct {
 	Manager   gitops.Manager
 	Attention []attention
 	Today     payments.DayTotals // with the right to see payments
-	Keys      keyRows
+	Keys      keys.Rows
 	MoreKeys  int // that are not shown
 	// Acceptance is what is in force of the Merchant and its keys.
 	Acceptance issuer.Acceptance
@@ -80,13 +81,11 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 		return err
 	})
 	reads.Go(func() (err error) {
-		if page.Keys, page.MoreKeys, err = c.listKeys(ctx, merchant); err != nil {
+		list, err := c.keys.List(ctx, merchant)
+		if err != nil {
 			return err
 		}
-		page.Acceptance = c.readAcceptance(ctx, merchant, page.Keys)
-		for i := range page.Keys {
-			page.Keys[i].apply(page.Acceptance)
-		}
+		page.Keys, page.MoreKeys, page.Acceptance = list.Rows, list.More, list.Acceptance
 		page.Activity, err = c.recentActivity(ctx, merchant, page.Keys)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
@@ -22,8 +23,6 @@ import (
 
 // Errors that become pages.
 var (
-	// errKeyReplaced means that the ApiKey which the person has seen was deleted. Another one may have its name.
-	errKeyReplaced = errors.New("the ApiKey is another one than the person has seen")
 	errCrossOrigin = errors.New("the form comes from another site")
 	errHost        = errors.New("the host name is not that of --external-url")
 )
@@ -85,14 +84,14 @@ var errorPages = []errorPage{
 	{match: is(authz.ErrReviewBudget), status: http.StatusTooManyRequests, words: "budget"},
 	{match: is(clientaddr.ErrMalformed), status: http.StatusBadRequest, words: "address"},
 	{match: as[*objects.GitManagedError], status: http.StatusConflict, words: "git"},
-	{match: as[*notIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
+	{match: as[*keys.NotIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
 	{match: is(errSecretUnavailable), status: http.StatusServiceUnavailable, words: "nosecret", again: true},
 	{match: both(as[*secretNotShownError], is(issuer.ErrRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
 	{match: as[*secretNotShownError], status: http.StatusServiceUnavailable, words: "notshown"},
 	{match: is(issuer.ErrGeneration), status: http.StatusConflict, words: "rotated"},
 	{match: is(issuer.ErrUnknownOutcome), status: http.StatusServiceUnavailable, words: "unknown"},
 	{match: is(issuer.ErrTooOften), status: http.StatusTooManyRequests, words: "toooften"},
-	{match: is(errKeyReplaced), status: http.StatusConflict, words: "replaced"},
+	{match: is(keys.ErrReplaced), status: http.StatusConflict, words: "replaced"},
 	{match: is(issuer.ErrNotPublished), status: http.StatusConflict, words: "unpublished"},
 	{match: is(rights.ErrNone), status: http.StatusForbidden, words: "noright"},
 	{match: is(login.ErrSignedOut), status: http.StatusUnauthorized, words: "signedout", signIn: true, again: true},
@@ -136,8 +135,8 @@ func (c *console) newProblem(err error) problem {
 	if git, ok := errors.AsType[*objects.GitManagedError](err); ok {
 		value = git.Error()
 	}
-	if half, ok := errors.AsType[*notIssuedError](err); ok {
-		value = half.key
+	if half, ok := errors.AsType[*keys.NotIssuedError](err); ok {
+		value = half.Key
 	}
 	if as[*secretNotShownError](err) {
 		value = published.MaxRetired

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/rights"
@@ -33,16 +34,16 @@ func (c *console) handler() http.Handler {
 	r.onMerchantInTurn("GET", "/payments", rights.ViewPayments, c.payments.List)
 	r.onMerchantInTurn("GET", "/payments/{payment}", rights.ViewPayments, c.payments.Show)
 	r.onMerchant("GET", "/payments.csv", rights.ViewPayments, c.payments.Export)
-	r.onMerchant("GET", "/new-key", rights.IssueKeys, c.newKeyForm)
-	r.onMerchant("POST", "/new-key", rights.IssueKeys, c.issueKey)
-	r.onKey("GET", "/rotate", rights.RotateKeys, c.showKeyForm("key-rotate"))
-	r.onKey("POST", "/rotate", rights.RotateKeys, c.rotateKey)
-	r.onKey("GET", "/disable", rights.IssueKeys, c.showKeyForm("key-disable"))
-	r.onKey("POST", "/disable", rights.IssueKeys, c.disableKey)
-	r.onKey("GET", "/enable", rights.IssueKeys, c.showKeyForm("key-enable"))
-	r.onKey("POST", "/enable", rights.IssueKeys, c.enableKey)
-	r.onKey("GET", "/delete", rights.IssueKeys, c.showKeyForm("key-delete"))
-	r.onKey("POST", "/delete", rights.IssueKeys, c.deleteKey)
+	r.onMerchant("GET", "/new-key", rights.IssueKeys, c.keys.ShowNew)
+	r.onMerchant("POST", "/new-key", rights.IssueKeys, c.keys.Issue)
+	r.onKey("GET", "/rotate", rights.RotateKeys, c.keys.ShowForm("key-rotate"))
+	r.onKey("POST", "/rotate", rights.RotateKeys, c.keys.Rotate)
+	r.onKey("GET", "/disable", rights.IssueKeys, c.keys.ShowForm("key-disable"))
+	r.onKey("POST", "/disable", rights.IssueKeys, c.keys.Disable)
+	r.onKey("GET", "/enable", rights.IssueKeys, c.keys.ShowForm("key-enable"))
+	r.onKey("POST", "/enable", rights.IssueKeys, c.keys.Enable)
+	r.onKey("GET", "/delete", rights.IssueKeys, c.keys.ShowForm("key-delete"))
+	r.onKey("POST", "/delete", rights.IssueKeys, c.keys.Delete)
 	r.onSpec("GET", "/allowlist", rights.EditAllowlist, c.showAllowlistForm)
 	r.onSpec("POST", "/allowlist", rights.EditAllowlist, c.editAllowlist)
 	r.onSpec("GET", "/webhook", rights.EditWebhook, c.showWebhookForm)
@@ -185,7 +186,7 @@ func (r routes) onKey(method, path, verb string, handle keyHandler) {
 			return err
 		}
 		if seen := req.PostFormValue("uid"); seen != "" && seen != string(key.UID) {
-			return errKeyReplaced
+			return keys.ErrReplaced
 		}
 		return handle(w, req, key)
 	})

@@ -1,4 +1,4 @@
-package console
+package keys
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestFirstKey_NoSuchRoute(t *testing.T) {
 			key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: "u"}}
 			ctx, cancel := context.WithTimeout(t.Context(), web.RequestTimeout)
 			defer cancel()
-			_, err := (&console{issuer: newIssuer(t, server.URL)}).firstKey(ctx, key, login.Person{})
+			_, err := New(Options{Issuer: newIssuer(t, server.URL)}).firstKey(ctx, key, login.Person{})
 			if !errors.Is(err, issuer.ErrRefused) || asked.Load() != 1 {
 				t.Errorf("%v, after %d requests", err, asked.Load())
 			}
@@ -65,7 +65,7 @@ func TestFirstKey_WaitsUntilPublished(t *testing.T) {
 	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", UID: "u"}}
 	ctx, cancel := context.WithTimeout(t.Context(), web.RequestTimeout)
 	defer cancel()
-	issued, err := (&console{issuer: newIssuer(t, server.URL)}).firstKey(ctx, key, login.Person{})
+	issued, err := New(Options{Issuer: newIssuer(t, server.URL)}).firstKey(ctx, key, login.Person{})
 	if err != nil || issued.FullKey == "" || asked.Load() != 4 {
 		t.Errorf("%+v, %v, after %d requests", issued, err, asked.Load())
 	}

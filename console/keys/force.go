@@ -1,4 +1,4 @@
-package console
+package keys
 
 import (
 	"context"
@@ -14,59 +14,54 @@ import (
 
 // What the spec of a key wants. The words force.<want>.<force> say whether that is in force.
 const (
-	wantsActive   = "active"
-	wantsDisabled = "disabled"
-	wantsDeleted  = "deleted"
-	wantsExpired  = "expired"
+	WantsActive   = "active"
+	WantsDisabled = "disabled"
+	WantsDeleted  = "deleted"
+	WantsExpired  = "expired"
 )
 
 // keyWish returns what the spec of a key wants at the time now.
 func keyWish(key *v1alpha1.ApiKey, now time.Time) string {
 	switch {
 	case !key.DeletionTimestamp.IsZero():
-		return wantsDeleted
+		return WantsDeleted
 	case key.Spec.State == v1alpha1.ApiKeyDisabled:
-		return wantsDisabled
+		return WantsDisabled
 	case key.Spec.ExpiresAt != nil && !now.Before(key.Spec.ExpiresAt.Time):
-		return wantsExpired
+		return WantsExpired
 	}
-	return wantsActive
+	return WantsActive
 }
 
 // readAcceptance asks what is in force of a Merchant and its keys. If the API does not answer, nothing is known, and the page says so.
-func (c *console) readAcceptance(ctx context.Context, merchant *v1alpha1.Merchant, keys []keyRow) issuer.Acceptance {
+func (h *Handler) readAcceptance(ctx context.Context, merchant *v1alpha1.Merchant, keys Rows) issuer.Acceptance {
 	uids := make([]types.UID, len(keys))
 	for i := range keys {
 		uids[i] = keys[i].UID
 	}
-	found, err := c.issuer.Accepted(ctx, merchant.UID, uids)
+	found, err := h.Issuer.Accepted(ctx, merchant.UID, uids)
 	if err != nil {
-		c.log.Warn("could not ask which keys are accepted", "namespace", merchant.Namespace, "name", merchant.Name, "error", err)
+		h.Log.Warn("could not ask which keys are accepted", "namespace", merchant.Namespace, "name", merchant.Name, "error", err)
 		return issuer.Acceptance{Unknown: true}
 	}
 	return found
 }
 
-const (
-	// forceTimeout is how long an answer to an action waits until the action is in force, which takes a moment mostly. Pages say later whether
-	// it is.
-	forceTimeout = 5 * time.Second
-	// forceInterval is between two questions.
-	forceInterval = 200 * time.Millisecond
-)
+// forceInterval is between two questions whether an action is in force.
+const forceInterval = 200 * time.Millisecond
 
-// awaitForce waits until what the spec of a key wants is in force, or forceTimeout. Where too many wait already, it does not.
-func (c *console) awaitForce(ctx context.Context, viewer login.Person, merchant, key types.UID, want string) {
-	end, err := c.waits.Begin(viewer.User)
+// awaitForce waits until what the spec of a key wants is in force, or ForceTimeout. Where too many wait already, it does not.
+func (h *Handler) awaitForce(ctx context.Context, viewer login.Person, merchant, key types.UID, want string) {
+	end, err := h.Waits.Begin(viewer.User)
 	if err != nil {
 		return
 	}
 	defer end()
-	ctx, cancel := context.WithTimeout(ctx, c.forceTimeout)
+	ctx, cancel := context.WithTimeout(ctx, h.ForceTimeout)
 	defer cancel()
 	for {
-		found, err := c.issuer.Accepted(ctx, merchant, []types.UID{key})
-		if err == nil && found.KeyForce(key, want == wantsActive) == issuer.InForce {
+		found, err := h.Issuer.Accepted(ctx, merchant, []types.UID{key})
+		if err == nil && found.KeyForce(key, want == WantsActive) == issuer.InForce {
 			return
 		}
 		select {
@@ -94,20 +89,20 @@ const (
 
 // apply says what is in force of the key. The status of the ApiKey, which tenants can write and the operator may write late, is no more than the
 // reason why an accepted key is not as its spec wants it.
-func (k *keyRow) apply(in issuer.Acceptance) {
-	k.Force = in.KeyForce(k.UID, k.Wants == wantsActive)
+func (k *Row) apply(in issuer.Acceptance) {
+	k.Force = in.KeyForce(k.UID, k.Wants == WantsActive)
 	switch {
 	case k.Force == issuer.ForceUnknown:
 		k.Problem = problemUnknown
-	case k.Force == issuer.NotInForce && k.Wants != wantsActive:
+	case k.Force == issuer.NotInForce && k.Wants != WantsActive:
 		k.Problem = problemNotInForce
 	case k.Force == issuer.NotInForce:
 		k.Problem = notReady
-	case k.Wants == wantsDisabled:
+	case k.Wants == WantsDisabled:
 		k.Problem = v1alpha1.ReasonDisabled
-	case k.Wants == wantsDeleted:
+	case k.Wants == WantsDeleted:
 		k.Problem = problemDeleted
-	case k.Wants == wantsExpired:
+	case k.Wants == WantsExpired:
 		k.Problem = v1alpha1.ReasonExpired
 	case in.Merchant == v1alpha1.MerchantSuspended:
 		k.Problem = v1alpha1.ReasonMerchantSuspended
@@ -119,11 +114,11 @@ func (k *keyRow) apply(in issuer.Acceptance) {
 }
 
 // Line is the key of the words that say whether tills are refused; empty: nothing needs to be said.
-func (k *keyRow) Line() string {
+func (k *Row) Line() string {
 	switch {
 	case k.Force != issuer.InForce:
 		return "force." + k.Wants + "." + string(k.Force)
-	case k.Wants == wantsDisabled || k.Wants == wantsDeleted:
+	case k.Wants == WantsDisabled || k.Wants == WantsDeleted:
 		return "force." + k.Wants
 	}
 	return ""

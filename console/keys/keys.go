@@ -1,0 +1,323 @@
+// Package keys shows a merchant's people the merchant's ApiKeys, and creates, rotates, disables, enables and deletes them.
+package keys
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/rotation"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/audit"
+	"github.com/merchant-operator/merchant-operator/console/issuer"
+	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/objects"
+	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/internal/gitops"
+)
+
+// Options configure a Handler. All but ForceTimeout are required.
+type Options struct {
+	Objects Objects
+	Issuer  Issuer
+	Audit   Recorder
+	Pages   *web.Pages
+	// Waits bounds the pages that wait for somebody else.
+	Waits *web.Inflight
+	Log   *slog.Logger
+	// ForceTimeout is how long the answer to an action waits until the action is in force, which takes a moment mostly. Pages say later whether
+	// it is. Default 5 s.
+	ForceTimeout time.Duration
+}
+
+// Objects reads and writes ApiKeys: an objects.Client, which says what each method does.
+type Objects interface {
+	KnownKeys(ctx context.Context, merchant *v1alpha1.Merchant) ([]v1alpha1.ApiKey, error)
+	ReadKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error)
+	client.Writer
+}
+
+// Issuer makes keys, and knows which ones are accepted: an issuer.Client, which says what each method does.
+type Issuer interface {
+	Rotate(ctx context.Context, key *v1alpha1.ApiKey, generation int64, overlap time.Duration, actor string) (rotation.Issued, error)
+	Accepted(ctx context.Context, merchant types.UID, keys []types.UID) (issuer.Acceptance, error)
+}
+
+// Recorder records actions: an audit.Recorder.
+type Recorder interface {
+	Record(ctx context.Context, entry audit.Entry)
+}
+
+// Handler handles requests about ApiKeys. It is safe for concurrent use.
+type Handler struct {
+	Options
+}
+
+// New returns a Handler.
+func New(options Options) *Handler {
+	const forceTimeout = 5 * time.Second
+	options.ForceTimeout = cmp.Or(options.ForceTimeout, forceTimeout)
+	return &Handler{options}
+}
+
+// ErrReplaced means that the ApiKey which the person has seen was deleted. Another one may have its name.
+var ErrReplaced = errors.New("the ApiKey is another one than the person has seen")
+
+// keyForm is a page about one key, before something is done to it.
+type keyForm struct {
+	Merchant *v1alpha1.Merchant
+	Key      *v1alpha1.ApiKey // nil: a new one
+	Action   string           // the last part of the path that it is sent to
+	Name     string           // what was entered
+	Test     bool             // chosen: a test key
+	All      bool             // chosen: all permissions, not those of a till
+	Error    string
+	Overlaps []overlap
+	Manager  gitops.Manager // of the key; the zero Manager: none
+	Clock    web.Clock
+}
+
+// overlap is how long the old key stays valid, with words of its own (rotate.overlap.*).
+type overlap struct{ Seconds int64 }
+
+func overlaps() []overlap { return []overlap{{3600}, {86400}, {0}} }
+
+// keyPage shows a new key, once.
+type keyPage struct {
+	Merchant *v1alpha1.Merchant
+	Key      string // name of the ApiKey
+	FullKey  string
+	// First: nobody had a key of it before. OldUntil is when the last old key ends; zero: all have ended.
+	First    bool
+	OldUntil time.Time
+	Clock    web.Clock
+}
+
+// What the form of a new key offers. Absent in the spec, permissions are all.
+const (
+	tillPermissions = "till"
+	allPermissions  = "all"
+)
+
+// maxKeys limits the ApiKeys that people create for one Merchant.
+const maxKeys = 100
+
+// ShowNew shows the form of a new key.
+func (h *Handler) ShowNew(w http.ResponseWriter, r *web.Request) error {
+	return h.renderKeyForm(w, r, http.StatusOK, "key-new", keyForm{})
+}
+
+func (h *Handler) renderKeyForm(w http.ResponseWriter, r *web.Request, status int, page string, form keyForm) error {
+	form.Merchant, form.Overlaps, form.Clock = r.Merchant, overlaps(), h.Pages.Clock(r.Merchant)
+	if form.Key != nil {
+		form.Manager = gitops.FindManager(form.Key)
+	}
+	return h.Pages.Render(w, status, page, r.View(form))
+}
+
+// Issue creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
+// ApiKey exists and nobody knows its key; rotating gives one.
+func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
+	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
+	permissions := cmp.Or(r.PostFormValue("permissions"), tillPermissions)
+	form := keyForm{Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions}
+	refuse := func(message string) error {
+		form.Error = message
+		return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-new", form)
+	}
+	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
+		return refuse(h.Pages.Words.Text("issue.error.name"))
+	}
+	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
+		return refuse(h.Pages.Words.Text("issue.error.mode"))
+	}
+	if permissions != tillPermissions && permissions != allPermissions {
+		return refuse(h.Pages.Words.Text("issue.error.permissions"))
+	}
+	existing, err := h.Objects.KnownKeys(r.Context(), r.Merchant)
+	if err != nil {
+		return err
+	}
+	if len(existing) >= maxKeys {
+		return refuse(h.Pages.Words.Text("issue.error.many", len(existing)))
+	}
+	key := &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Merchant.Namespace, Name: form.Name},
+		Spec: v1alpha1.ApiKeySpec{
+			MerchantRef: v1alpha1.MerchantReference{Name: r.Merchant.Name}, Mode: mode, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
+		},
+	}
+	if !form.All {
+		key.Spec.Permissions = v1alpha1.TillPermissions()
+	}
+	switch err := h.Objects.Create(r.Context(), key, client.FieldOwner(objects.FieldOwner)); {
+	case apierrors.IsAlreadyExists(err):
+		return refuse(h.Pages.Words.Text("issue.error.taken"))
+	case apierrors.IsInvalid(err):
+		return refuse(objects.InvalidReason(h.Pages.Words, err))
+	case err != nil:
+		return objects.Error("create an ApiKey", err)
+	}
+	issued, err := h.firstKey(r.Context(), key, r.Viewer)
+	h.Audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionIssue, Object: key, ID: published.ID(key.UID), Generation: issued.Generation, Err: err})
+	if err != nil {
+		return &NotIssuedError{key.Name, key.Namespace, err}
+	}
+	return h.showKey(w, r, keyPage{Key: key.Name, FullKey: issued.FullKey, First: true})
+}
+
+// firstGeneration is the one that the operator publishes an ApiKey with: nobody has its key.
+const firstGeneration = 1
+
+// firstKey waits until the operator has published the ApiKey, and rotates it while there is time to show the key.
+func (h *Handler) firstKey(ctx context.Context, key *v1alpha1.ApiKey, viewer login.Person) (issued rotation.Issued, err error) {
+	const interval = 100 * time.Millisecond
+	for {
+		issued, err = h.Issuer.Rotate(ctx, key, firstGeneration, 0, viewer.User)
+		if !errors.Is(err, issuer.ErrNotPublished) {
+			return issued, err
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return issued, ctx.Err()
+		}
+	}
+}
+
+// NotIssuedError means that the ApiKey was created, and nobody knows its key.
+type NotIssuedError struct {
+	// Key is the name of the ApiKey.
+	Key       string
+	namespace string
+	cause     error
+}
+
+// Error is for the log.
+func (e *NotIssuedError) Error() string {
+	return fmt.Sprintf("issue the first key of %s/%s: %v", e.namespace, e.Key, e.cause)
+}
+
+// Unwrap returns the cause.
+func (e *NotIssuedError) Unwrap() error { return e.cause }
+
+// showKey is the only answer with a key in it.
+func (h *Handler) showKey(w http.ResponseWriter, r *web.Request, page keyPage) error {
+	page.Merchant, page.Clock = r.Merchant, h.Pages.Clock(r.Merchant)
+	return h.Pages.Render(w, http.StatusOK, "key", r.View(page))
+}
+
+// ShowForm returns the handler that shows the form of an action on a key.
+func (h *Handler) ShowForm(page string) func(http.ResponseWriter, *web.Request, *v1alpha1.ApiKey) error {
+	return func(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
+		return h.renderKeyForm(w, r, http.StatusOK, page, keyForm{Key: key})
+	}
+}
+
+// Rotate works for keys that Git manages too, for it changes no spec.
+func (h *Handler) Rotate(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
+	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
+	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
+	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
+		return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: h.Pages.Words.Text("rotate.error.overlap")})
+	}
+	issued, err := h.Issuer.Rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, r.Viewer.User)
+	h.Audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionRotate, Object: key, ID: published.ID(key.UID), Generation: issued.Generation, Err: err})
+	if err != nil {
+		return err
+	}
+	// A key that was created here and could not be shown has generation 1.
+	first := generation == firstGeneration && key.Spec.Delivery != nil && key.Spec.Delivery.Policy == v1alpha1.DeliveryNone
+	page := keyPage{Key: key.Name, FullKey: issued.FullKey, First: first}
+	if issued.PreviousValidUntil != nil {
+		page.OldUntil = time.UnixMilli(*issued.PreviousValidUntil)
+	}
+	return h.showKey(w, r, page)
+}
+
+func knownOverlap(seconds int64) bool { return slices.Contains(overlaps(), overlap{seconds}) }
+
+// Enable switches a disabled key on again, unless Git manages it, whose tool would undo the change.
+func (h *Handler) Enable(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
+	if err := objects.CheckManager("ApiKey", key); err != nil {
+		return err
+	}
+	enabled := key.DeepCopy()
+	enabled.Spec.State = v1alpha1.ApiKeyActive // it may have expired meanwhile
+	return h.changeKey(w, r, key, audit.ActionEnable, keyWish(enabled, h.Pages.Now()), func(ctx context.Context) error {
+		return h.setKeyState(ctx, key, v1alpha1.ApiKeyActive)
+	})
+}
+
+// Disable works for a key that Git manages too, if the person says so: labels and annotations are anybody's, and must not keep a leaked key
+// alive.
+func (h *Handler) Disable(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
+	if err := objects.CheckManager("ApiKey", key); err != nil && r.PostFormValue("override") != "yes" {
+		return err
+	}
+	if r.PostFormValue("name") != key.Name {
+		return h.askKeyName(w, r, key, "key-disable")
+	}
+	return h.changeKey(w, r, key, audit.ActionDisable, WantsDisabled, func(ctx context.Context) error {
+		return h.setKeyState(ctx, key, v1alpha1.ApiKeyDisabled)
+	})
+}
+
+// Delete deletes a key, unless Git manages it.
+func (h *Handler) Delete(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey) error {
+	if err := objects.CheckManager("ApiKey", key); err != nil {
+		return err
+	}
+	if r.PostFormValue("name") != key.Name {
+		return h.askKeyName(w, r, key, "key-delete")
+	}
+	return h.changeKey(w, r, key, audit.ActionDelete, WantsDeleted, func(ctx context.Context) error {
+		return h.Objects.Delete(ctx, key, client.Preconditions{UID: &key.UID})
+	})
+}
+
+// askKeyName shows the form again in which the person has typed another name than the key's.
+func (h *Handler) askKeyName(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, page string) error {
+	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: h.Pages.Words.Text("key.error.name", key.Name)}
+	return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, page, form)
+}
+
+// setKeyState changes the state of the very ApiKey that the person has seen: one with its name that was created since has another UID.
+func (h *Handler) setKeyState(ctx context.Context, key *v1alpha1.ApiKey, state v1alpha1.ApiKeyState) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": key.UID}, "spec": map[string]any{"state": state}})
+	if err != nil {
+		return err
+	}
+	return h.Objects.Patch(ctx, key.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldOwner))
+}
+
+// replaced reports whether a write was refused because the object has another UID.
+func replaced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
+
+// changeKey makes a change, waits until it is in force, and leads back to the keys. They say whether it is.
+func (h *Handler) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, action, want string, change func(context.Context) error) error {
+	err := change(r.Context())
+	h.Audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: action, Object: key, ID: published.ID(key.UID), Generation: key.Status.KeyGeneration, Err: err})
+	if replaced(err) {
+		return ErrReplaced
+	}
+	if err != nil {
+		return objects.Error(action+" an ApiKey", err)
+	}
+	h.awaitForce(r.Context(), r.Viewer, r.Merchant.UID, key.UID, want)
+	return r.LeadTo(w, "#keys")
+}
