@@ -100,7 +100,7 @@ func TestShowTestEvent_FormerURL(t *testing.T) {
 // Many clicks send one event in ten seconds; without an answer the page says so.
 func TestSendTestEvent_Bounded(t *testing.T) {
 	f := newFixture(t)
-	f.answerTimeout = time.Millisecond // so that all clicks are within the ten seconds
+	f.webhook.AnswerTimeout = time.Millisecond // so that all clicks are within the ten seconds
 	m := f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "editwebhook"})
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
@@ -129,7 +129,7 @@ func TestShowTestEvent_WaitsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.answerTimeout = time.Hour // a page that waits would end as a request that takes too long
+			f.webhook.AnswerTimeout = time.Hour // a page that waits would end as a request that takes too long
 			f.merchant("acme", withWebhook)
 			f.grant(user(alice), []string{"get", "editwebhook"})
 			var ends []func()

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
@@ -36,7 +37,7 @@ func TestMerchantPage_Attention(t *testing.T) {
 	}
 	webhook := func(state outbox.EndpointState) func(*merchantPage) {
 		return func(p *merchantPage) {
-			health, err := newWebhookHealth(p.Clock, state)
+			health, err := webhook.NewHealth(p.Clock, state)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/text/language"
 
 	"github.com/merchant-operator/merchant-operator/console/audit"
@@ -20,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -47,18 +48,15 @@ type console struct {
 	rights   *rights.Reviewer
 	payments *payments.Handler
 	keys     *keys.Handler
+	webhook  *webhook.Handler
 
 	objects *objects.Client
 	audit   *audit.Recorder
 	editor  *edit.Editor
 	issuer  *issuer.Client
 
-	outbox  *outbox.Outbox      // dead letters, health of webhooks
-	turns   *web.Inflight       // pages in progress that read keys or payments
-	waits   *web.Inflight       // pages that wait for a merchant's server, or for the operator
-	answers *singleflight.Group // waits for the answer to a test event, by merchant id
-	// answerTimeout is how long a page waits for that, or for a new signing secret.
-	answerTimeout time.Duration
+	turns *web.Inflight // pages in progress that read keys or payments
+	waits *web.Inflight // pages that wait for a merchant's server, or for the operator
 }
 
 // newConsole returns a console with the role's connections. Its cache of objects is to be started.
@@ -72,9 +70,8 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		options: options, log: options.Log, now: options.Now, metrics: newMetrics(r.Registry), tracer: r.Tracer,
 		origin: origin, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),
 		rights: &rights.Reviewer{Reviews: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)},
-		outbox: outbox.New(r.Redis),
 		turns:  web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
-		waits:  web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits), answers: new(singleflight.Group), answerTimeout: answerTimeout,
+		waits:  web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits),
 	}
 	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
 		return nil, err
@@ -98,6 +95,9 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		return nil, err
 	}
 	c.keys = keys.New(keys.Options{Objects: c.objects, Issuer: c.issuer, Audit: c.audit, Pages: c.pages, Waits: c.waits, Log: c.log})
+	c.webhook = webhook.New(webhook.Options{
+		Outbox: outbox.New(r.Redis), Editor: c.editor, Issuer: c.issuer, Rights: c.rights, Audit: c.audit, Pages: c.pages, Waits: c.waits,
+	})
 	sessions, err := store.New(r.Redis, store.Options{History: options.History})
 	if err != nil {
 		return nil, err
@@ -118,3 +118,9 @@ func (c *console) newLogin(connection *redis.Client, registry *prometheus.Regist
 func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {
 	return c.pages.Render(w, http.StatusOK, "signed-out", web.View{Title: "Signed out"})
 }
+
+// maxWaits bounds the pages that wait for somebody else at once, and maxPersonWaits such pages of one person: each keeps a connection for as long
+// as webhook.Options.AnswerTimeout.
+const maxWaits, maxPersonWaits = 64, 4
+
+var errTooManyWaits = errors.New("too many pages wait at once")

@@ -258,7 +258,7 @@ func TestConsole_RedisUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := storetest.Client(t, strings.Replace(f.redis.URL(), "redis://", "redis://console:secret@", 1))
-	f.payments.Store, f.outbox = storetest.Store(t, client), outbox.New(client)
+	f.payments.Store, f.webhook.Outbox = storetest.Store(t, client), outbox.New(client)
 	login, err := f.newLogin(client, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -58,7 +59,7 @@ func (f *fixture) disable(m *v1alpha1.Merchant) {
 
 func (f *fixture) endpoint(m *v1alpha1.Merchant) outbox.EndpointState {
 	f.t.Helper()
-	health, err := f.readHealth(f.t.Context(), m)
+	health, err := f.webhook.ReadHealth(f.t.Context(), m)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -229,21 +230,12 @@ func TestDeadLetters_OrdersNeedViewPayments(t *testing.T) {
 func TestDeadLetters_Many(t *testing.T) {
 	f := newFixture(t)
 	acme := f.merchant("acme", withWebhook)
-	for i := range shownDeadLetters + 2 {
+	for i := range webhook.ShownDeadLetters + 2 {
 		f.deadLetter(acme, strconv.Itoa(i))
 	}
 	f.grant(user(alice), []string{"get"})
 	text := f.signedIn(alice).Get(t, f.URL+"/merchants/"+f.namespace+"/acme").Text
-	if got := strings.Count(text, "webhook.test"); got != shownDeadLetters || !strings.Contains(text, "12 events were not delivered") || !strings.Contains(text, "These are the newest") {
+	if got := strings.Count(text, "webhook.test"); got != webhook.ShownDeadLetters || !strings.Contains(text, "12 events were not delivered") || !strings.Contains(text, "These are the newest") {
 		t.Errorf("%d are listed: %s", got, text)
-	}
-}
-
-// A reason has a sentence of its own, and one of a newer dispatcher is named.
-func TestDeadLetters_Reasons(t *testing.T) {
-	for reason, want := range map[string]string{"status_4xx": "Your server answered 404.", "timeout": "Your server did not answer in time.", "new": "It could not be sent (new)."} {
-		if got := newDeadLetter(english(t), outbox.DeadLetter{Details: outbox.Details{Reason: reason, Answer: "404"}}).Why; got != want {
-			t.Errorf("%s: %q, want %q", reason, got, want)
-		}
 	}
 }

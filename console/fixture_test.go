@@ -34,6 +34,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
@@ -98,6 +99,7 @@ type fixture struct {
 	URL       string
 	redis     *redistest.Server
 	store     *store.Store
+	outbox    *outbox.Outbox
 	namespace string
 	log       logtest.Buffer
 	internal  atomic.Pointer[http.Handler] // the internal port of the API
@@ -165,7 +167,7 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	connection, config := storetest.Client(t, f.redis.URL()), f.account()
-	f.store = storetest.Store(t, connection)
+	f.store, f.outbox = storetest.Store(t, connection), outbox.New(connection)
 	core, err := kube.Client(config)
 	if err != nil {
 		t.Fatal(err)

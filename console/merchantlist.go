@@ -17,8 +17,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/web"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 const (
@@ -107,7 +105,11 @@ func (c *console) merchantRows(ctx context.Context, merchants []*v1alpha1.Mercha
 
 // findTroubles reads the health of all webhooks, a script for each bucket, and the keys and blocked addresses in memory.
 func (c *console) findTroubles(ctx context.Context, rows []merchantRow) error {
-	health, err := c.readEndpoints(ctx, rows)
+	merchants := make([]*v1alpha1.Merchant, len(rows))
+	for i := range rows {
+		merchants[i] = rows[i].Merchant
+	}
+	health, err := c.webhook.ReadStates(ctx, merchants)
 	if err != nil {
 		return err
 	}
@@ -135,34 +137,6 @@ func (c *console) findTroubles(ctx context.Context, rows []merchantRow) error {
 		}
 	}
 	return nil
-}
-
-// readEndpoints returns the health of the webhooks by merchant id.
-func (c *console) readEndpoints(ctx context.Context, rows []merchantRow) (map[string]outbox.EndpointState, error) {
-	byBucket := map[session.Bucket][]string{}
-	for i := range rows {
-		id := published.ID(rows[i].UID)
-		byBucket[session.MerchantBucket(id)] = append(byBucket[session.MerchantBucket(id)], id)
-	}
-	found := make(chan []outbox.EndpointState, len(byBucket))
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.SetLimit(parallelReads)
-	for bucket, ids := range byBucket {
-		reads.Go(func() error {
-			endpoints, err := c.outbox.Endpoints(ctx, bucket, ids...)
-			found <- endpoints.States
-			return err
-		})
-	}
-	err := reads.Wait()
-	close(found)
-	health := map[string]outbox.EndpointState{}
-	for states := range found {
-		for _, state := range states {
-			health[state.MerchantID] = state
-		}
-	}
-	return health, err
 }
 
 // keyTroubles returns what needs attention of the keys in memory, by Merchant.

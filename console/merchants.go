@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
 
@@ -33,10 +34,10 @@ type merchantPage struct {
 	// Acceptance is what is in force of the Merchant and its keys.
 	Acceptance issuer.Acceptance
 	Allowlist  allowlistCheck
-	Webhook    webhookHealth
+	Webhook    webhook.Health
 	// DeadLetters are the newest of those that Webhook counts.
-	DeadLetters []deadLetter
-	Attempts    []attempt // the last failed ones
+	DeadLetters []webhook.DeadLetter
+	Attempts    []webhook.Attempt // the last failed ones
 	Examples    []example
 	Activity    []activity
 }
@@ -90,22 +91,22 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 		return err
 	})
 	reads.Go(func() (err error) {
-		page.Webhook, err = c.readHealth(ctx, merchant)
+		page.Webhook, err = c.webhook.ReadHealth(ctx, merchant)
 		return err
 	})
 	reads.Go(func() (err error) {
-		page.DeadLetters, err = c.listDeadLetters(ctx, merchant, shownDeadLetters)
+		page.DeadLetters, err = c.webhook.ListDeadLetters(ctx, merchant, webhook.ShownDeadLetters)
 		return err
 	})
 	reads.Go(func() (err error) {
-		page.Attempts, err = c.readAttempts(ctx, merchant)
+		page.Attempts, err = c.webhook.ReadAttempts(ctx, merchant)
 		return err
 	})
 	if err := reads.Wait(); err != nil {
 		return page, err
 	}
 	if !page.Rights.ViewPayments {
-		hideOrders(page.DeadLetters)
+		webhook.HideOrders(page.DeadLetters)
 	}
 	if page.Allowlist, err = c.checkAllowlist(r, page.Keys); err != nil {
 		return page, err

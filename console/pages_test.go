@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -42,7 +43,7 @@ func TestPages_Small(t *testing.T) {
 		f.create(&v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "shop-"}, Spec: v1alpha1.MerchantSpec{DisplayName: "A shop with a rather long name"}})
 	}
 	f.grant(user(alice), []string{"get", "viewpayments", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
-	for i := range shownDeadLetters + 1 {
+	for i := range webhook.ShownDeadLetters + 1 {
 		f.deadLetter(m, strconv.Itoa(i))
 	}
 	payment := f.charge(m, "key", session.Charge{AmountCents: 1250})

@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -85,9 +86,9 @@ var errorPages = []errorPage{
 	{match: is(clientaddr.ErrMalformed), status: http.StatusBadRequest, words: "address"},
 	{match: as[*objects.GitManagedError], status: http.StatusConflict, words: "git"},
 	{match: as[*keys.NotIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
-	{match: is(errSecretUnavailable), status: http.StatusServiceUnavailable, words: "nosecret", again: true},
-	{match: both(as[*secretNotShownError], is(issuer.ErrRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
-	{match: as[*secretNotShownError], status: http.StatusServiceUnavailable, words: "notshown"},
+	{match: is(webhook.ErrSecretUnavailable), status: http.StatusServiceUnavailable, words: "nosecret", again: true},
+	{match: both(as[*webhook.SecretNotShownError], is(issuer.ErrRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
+	{match: as[*webhook.SecretNotShownError], status: http.StatusServiceUnavailable, words: "notshown"},
 	{match: is(issuer.ErrGeneration), status: http.StatusConflict, words: "rotated"},
 	{match: is(issuer.ErrUnknownOutcome), status: http.StatusServiceUnavailable, words: "unknown"},
 	{match: is(issuer.ErrTooOften), status: http.StatusTooManyRequests, words: "toooften"},
@@ -95,7 +96,7 @@ var errorPages = []errorPage{
 	{match: is(issuer.ErrNotPublished), status: http.StatusConflict, words: "unpublished"},
 	{match: is(rights.ErrNone), status: http.StatusForbidden, words: "noright"},
 	{match: is(login.ErrSignedOut), status: http.StatusUnauthorized, words: "signedout", signIn: true, again: true},
-	{match: is(errNoDeadLetter), status: http.StatusNotFound, words: "noletter"},
+	{match: is(webhook.ErrNoDeadLetter), status: http.StatusNotFound, words: "noletter"},
 	{match: is(payments.ErrNoPayment), status: http.StatusNotFound, words: "nopayment"},
 	{match: is(payments.ErrNoDay), status: http.StatusBadRequest, words: "noday"},
 	{match: is(payments.ErrNotKept), status: http.StatusGone, words: "notkept"},
@@ -138,7 +139,7 @@ func (c *console) newProblem(err error) problem {
 	if half, ok := errors.AsType[*keys.NotIssuedError](err); ok {
 		value = half.Key
 	}
-	if as[*secretNotShownError](err) {
+	if as[*webhook.SecretNotShownError](err) {
 		value = published.MaxRetired
 	}
 	row := errorPages[slices.IndexFunc(errorPages, func(row errorPage) bool { return row.match(err) })]

@@ -54,7 +54,7 @@ func TestRoutes_Rights(t *testing.T) {
 		t.Errorf("routes, and those that are tried (-routes +tried):\n%s", diff)
 	}
 	f := newFixture(t)
-	f.answerTimeout = time.Millisecond // nothing delivers the test event
+	f.webhook.AnswerTimeout = time.Millisecond // nothing delivers the test event
 	for verb := range needs {
 		f.merchant(verb, withWebhook)
 		f.create(&v1alpha1.ApiKey{

@@ -105,7 +105,7 @@ func TestRotateSigningSecret(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t)
 			if test.says == notInTime {
-				f.answerTimeout = time.Second
+				f.webhook.AnswerTimeout = time.Second
 			}
 			m := f.merchant("acme", withWebhook)
 			f.grant(user(alice), []string{"get", "editwebhook"})
@@ -273,7 +273,7 @@ func TestRotateSigningSecret_SaysHowManyAreSafe(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "editwebhook"})
-	f.answerTimeout = time.Second
+	f.webhook.AnswerTimeout = time.Second
 	f.signingAPI(func(int) (int, string) { return http.StatusNotFound, "" })
 	path, browser := f.URL+"/merchants/"+f.namespace+"/acme/webhook/rotate-secret", f.signedIn(alice)
 	safe := fmt.Sprintf("more than %d in 24 hours", published.MaxRetired)

@@ -1,4 +1,4 @@
-package console
+package webhook
 
 import (
 	"context"
@@ -26,19 +26,19 @@ type secretPage struct {
 	Clock    web.Clock
 }
 
-// errSecretUnavailable means that a new signing secret could not be shown now, so nothing was changed.
-var errSecretUnavailable = errors.New("no new signing secret could be shown")
+// ErrSecretUnavailable means that a new signing secret could not be shown now, so nothing was changed.
+var ErrSecretUnavailable = errors.New("no new signing secret could be shown")
 
-// secretNotShownError means that a new signing secret was asked for, that it may be made, and that nobody sees it.
-type secretNotShownError struct{ cause error }
+// SecretNotShownError means that a new signing secret was asked for, that it may be made, and that nobody sees it.
+type SecretNotShownError struct{ cause error }
 
 // Error is for the log.
-func (e *secretNotShownError) Error() string {
+func (e *SecretNotShownError) Error() string {
 	return "show the new signing secret: " + e.cause.Error()
 }
 
 // Unwrap returns the cause.
-func (e *secretNotShownError) Unwrap() error { return e.cause }
+func (e *SecretNotShownError) Unwrap() error { return e.cause }
 
 // secretForm is the form that replaces the signing secret.
 type secretForm struct {
@@ -52,26 +52,27 @@ func newSecretForm(r *web.Request) secretForm {
 	return secretForm{edit.NewForm(r), published.MaxRetired}
 }
 
-func (c *console) renderSecretForm(w http.ResponseWriter, r *web.Request, status int, form secretForm) error {
-	return c.pages.Render(w, status, "signing-secret", r.View(form))
+func (h *Handler) renderSecretForm(w http.ResponseWriter, r *web.Request, status int, form secretForm) error {
+	return h.Pages.Render(w, status, "signing-secret", r.View(form))
 }
 
-// showSecretForm asks before the signing secret is replaced.
-func (c *console) showSecretForm(w http.ResponseWriter, r *web.Request) error {
+// ShowSecretForm asks before the signing secret is replaced.
+func (h *Handler) ShowSecretForm(w http.ResponseWriter, r *web.Request) error {
 	if r.Merchant.Spec.Webhook == nil {
 		return web.ErrNotFound
 	}
-	return c.renderSecretForm(w, r, http.StatusOK, newSecretForm(r))
+	return h.renderSecretForm(w, r, http.StatusOK, newSecretForm(r))
 }
 
-func (c *console) rotateSigningSecret(w http.ResponseWriter, r *web.Request) error {
+// RotateSigningSecret makes a new signing secret, which the answer shows.
+func (h *Handler) RotateSigningSecret(w http.ResponseWriter, r *web.Request) error {
 	if r.Merchant.Spec.Webhook == nil {
 		return web.ErrNotFound
 	}
 	form := newSecretForm(r)
-	return c.editAndShowSecret(w, r, secretEdit{
+	return h.editAndShowSecret(w, r, secretEdit{
 		&form.Form, audit.ActionRotateSigning, func(*v1alpha1.Merchant) {},
-		func() error { return c.renderSecretForm(w, r, http.StatusUnprocessableEntity, form) },
+		func() error { return h.renderSecretForm(w, r, http.StatusUnprocessableEntity, form) },
 	})
 }
 
@@ -86,20 +87,20 @@ type secretEdit struct {
 
 // editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
 // knows the nonce, so nobody can ask for the secret again: before the change, a request with another nonce finds out whether the API can show it.
-func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, wanted secretEdit) error {
-	end, err := c.waits.Begin(r.Viewer.User)
+func (h *Handler) editAndShowSecret(w http.ResponseWriter, r *web.Request, wanted secretEdit) error {
+	end, err := h.Waits.Begin(r.Viewer.User)
 	if err != nil {
 		return err
 	}
 	defer end()
 	nonce, unused := rand.Text(), rand.Text()
-	if _, err := c.issuer.SigningSecret(r.Context(), r.Merchant, unused, r.Viewer.User); !errors.Is(err, issuer.ErrNotPublished) {
-		return errors.Join(errSecretUnavailable, err)
+	if _, err := h.Issuer.SigningSecret(r.Context(), r.Merchant, unused, r.Viewer.User); !errors.Is(err, issuer.ErrNotPublished) {
+		return errors.Join(ErrSecretUnavailable, err)
 	}
 	// The rest of the request's time is to find out whether a change without an answer was made.
 	changing, cancel := context.WithTimeout(r.Context(), objects.Timeout)
 	defer cancel()
-	done, err := c.editor.Change(changing, r, wanted.form, wanted.action, func(merchant *v1alpha1.Merchant) {
+	done, err := h.Editor.Change(changing, r, wanted.form, wanted.action, func(merchant *v1alpha1.Merchant) {
 		wanted.change(merchant)
 		merchant.Spec.Webhook.RotationTrigger = rotation.SigningTrigger(nonce)
 	})
@@ -110,28 +111,28 @@ func (c *console) editAndShowSecret(w http.ResponseWriter, r *web.Request, wante
 	case err != nil && !objects.MayBeDone(err):
 		return err
 	}
-	shown, err := c.awaitSigningSecret(r.Context(), r.Merchant, nonce, r.Viewer)
+	shown, err := h.awaitSigningSecret(r.Context(), r.Merchant, nonce, r.Viewer)
 	if err != nil {
-		return &secretNotShownError{errors.Join(lost, err)}
+		return &SecretNotShownError{errors.Join(lost, err)}
 	}
 	if lost != nil { // the secret proves that the change was made
-		c.audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: wanted.action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: r.Merchant.Generation + 1})
+		h.Audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: wanted.action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: r.Merchant.Generation + 1})
 	}
-	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: c.pages.Clock(r.Merchant)}
+	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: h.Pages.Clock(r.Merchant)}
 	if shown.PreviousValidUntil != nil {
 		page.OldUntil = time.UnixMilli(*shown.PreviousValidUntil)
 	}
-	return c.pages.Render(w, http.StatusOK, "signing-secret-new", r.View(page))
+	return h.Pages.Render(w, http.StatusOK, "signing-secret-new", r.View(page))
 }
 
 // awaitSigningSecret asks for the secret of the nonce until the operator has made it and the API shows it. An API that refuses the console is not
 // asked again.
-func (c *console) awaitSigningSecret(ctx context.Context, merchant *v1alpha1.Merchant, nonce string, viewer login.Person) (rotation.SigningSecret, error) {
+func (h *Handler) awaitSigningSecret(ctx context.Context, merchant *v1alpha1.Merchant, nonce string, viewer login.Person) (rotation.SigningSecret, error) {
 	const interval = 200 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, c.answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, h.AnswerTimeout)
 	defer cancel()
 	for {
-		shown, err := c.issuer.SigningSecret(ctx, merchant, nonce, viewer.User)
+		shown, err := h.Issuer.SigningSecret(ctx, merchant, nonce, viewer.User)
 		if err == nil || errors.Is(err, issuer.ErrRefused) {
 			return shown, err
 		}
