@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/text/language"
 
+	"github.com/merchant-operator/merchant-operator/console/allowlist"
 	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/edit"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
@@ -44,11 +45,12 @@ type console struct {
 	limit   *ratelimit.Limiter // of client addresses
 	pages   *web.Pages
 
-	login    *login.Handler
-	rights   *rights.Reviewer
-	payments *payments.Handler
-	keys     *keys.Handler
-	webhook  *webhook.Handler
+	login     *login.Handler
+	rights    *rights.Reviewer
+	payments  *payments.Handler
+	allowlist *allowlist.Handler
+	keys      *keys.Handler
+	webhook   *webhook.Handler
 
 	objects *objects.Client
 	audit   *audit.Recorder
@@ -95,6 +97,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 		return nil, err
 	}
 	c.keys = keys.New(keys.Options{Objects: c.objects, Issuer: c.issuer, Audit: c.audit, Pages: c.pages, Waits: c.waits, Log: c.log})
+	c.allowlist = allowlist.New(allowlist.Options{Editor: c.editor, Pages: c.pages, Clients: c.clients})
 	c.webhook = webhook.New(webhook.Options{
 		Outbox: outbox.New(r.Redis), Editor: c.editor, Issuer: c.issuer, Rights: c.rights, Audit: c.audit, Pages: c.pages, Waits: c.waits,
 	})

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/allowlist"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
@@ -33,7 +34,7 @@ type merchantPage struct {
 	MoreKeys  int // that are not shown
 	// Acceptance is what is in force of the Merchant and its keys.
 	Acceptance issuer.Acceptance
-	Allowlist  allowlistCheck
+	Allowlist  allowlist.Check
 	Webhook    webhook.Health
 	// DeadLetters are the newest of those that Webhook counts.
 	DeadLetters []webhook.DeadLetter
@@ -108,7 +109,11 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 	if !page.Rights.ViewPayments {
 		webhook.HideOrders(page.DeadLetters)
 	}
-	if page.Allowlist, err = c.checkAllowlist(r, page.Keys); err != nil {
+	ofMerchant := make([]*v1alpha1.ApiKey, len(page.Keys))
+	for i := range page.Keys {
+		ofMerchant[i] = &page.Keys[i].ApiKey
+	}
+	if page.Allowlist, err = c.allowlist.Check(r, ofMerchant); err != nil {
 		return page, err
 	}
 	for i := range page.Keys {
