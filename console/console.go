@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/merchants"
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/rights"
@@ -49,6 +50,7 @@ type console struct {
 	rights    *rights.Reviewer
 	payments  *payments.Handler
 	allowlist *allowlist.Handler
+	merchants *merchants.Handler
 	keys      *keys.Handler
 	webhook   *webhook.Handler
 
@@ -107,6 +109,9 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 	}
 	c.payments = payments.New(payments.Options{
 		Store: sessions, Pages: c.pages, KeyNames: c.objects.KeyNames, Log: c.log,
+	})
+	c.merchants = merchants.New(merchants.Options{
+		Objects: c.objects, Rights: c.rights, Keys: c.keys, Allowlist: c.allowlist, Webhook: c.webhook, Payments: c.payments, Pages: c.pages, APIURL: options.APIURL,
 	})
 	return c, nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/await"
 )
 
+var tags = regexp.MustCompile(`<[^>]*>`)
+
 // listed are the rows of the list, as text.
 func listed(page string) []string {
 	var rows []string

@@ -18,6 +18,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/merchants"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/test/await"
@@ -135,7 +136,7 @@ func TestRights_OneReviewPerNamespace(t *testing.T) {
 	asked := f.countReviews()
 	namespaces := f.namespaces()
 	page := browser.Get(t, f.URL+"/?q="+f.namespace)
-	if !strings.Contains(page.Text, "60 merchants found") || strings.Count(page.Text, "<li>") != pageSize {
+	if !strings.Contains(page.Text, "60 merchants found") || strings.Count(page.Text, "<li>") != merchants.PageSize {
 		t.Errorf("the first page: %s", page.Text)
 	}
 	if got := asked.Load(); got > int64(1+2*namespaces) { // for all; and for each namespace, who may see and who may see payments
@@ -143,7 +144,7 @@ func TestRights_OneReviewPerNamespace(t *testing.T) {
 	}
 	before := asked.Load()
 	page = browser.Get(t, f.URL+"/?q="+f.namespace+"&page=2")
-	if strings.Count(page.Text, "<li>") != 60-pageSize || !strings.Contains(page.Text, "SHOP-59") {
+	if strings.Count(page.Text, "<li>") != 60-merchants.PageSize || !strings.Contains(page.Text, "SHOP-59") {
 		t.Errorf("the second page: %s", page.Text)
 	}
 	if got := asked.Load() - before; got != 0 {

@@ -1,10 +1,12 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,10 +29,10 @@ func (c *console) handler() http.Handler {
 	r.open("GET "+login.SignedOutPath, c.signedOut)
 	r.signedIn("POST /sign-out", c.login.SignOut)
 	r.signedIn("POST /sign-out-everywhere", c.login.SignOutEverywhere)
-	r.signedIn("GET /{$}", r.inTurn(c.listMerchants))
+	r.signedIn("GET /{$}", r.inTurn(c.merchants.List))
 	r.signedIn("/", func(http.ResponseWriter, *http.Request, login.Person) error { return web.ErrNotFound })
 
-	r.onMerchantInTurn("GET", "", rights.Get, c.showMerchant)
+	r.onMerchantInTurn("GET", "", rights.Get, c.merchants.Show)
 	r.onMerchantInTurn("GET", "/payments", rights.ViewPayments, c.payments.List)
 	r.onMerchantInTurn("GET", "/payments/{payment}", rights.ViewPayments, c.payments.Show)
 	r.onMerchant("GET", "/payments.csv", rights.ViewPayments, c.payments.Export)
@@ -166,6 +168,22 @@ func (r routes) withMerchant(verb string, handle merchantHandler) personHandler 
 		}
 		return fmt.Errorf("%w: %s", rights.ErrNone, verb)
 	}
+}
+
+// visibleMerchant returns a Merchant that the person may see. Errors: web.ErrNotFound, objects.ErrUnavailable, those of may. A missing Merchant is
+// the same as one that they may not see.
+func (c *console) visibleMerchant(ctx context.Context, p login.Person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
+	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
+		return nil, web.ErrNotFound
+	}
+	if sees, err := c.rights.May(ctx, rights.NewSubject(p), rights.Get, key.Namespace, key.Name); err != nil || !sees {
+		return nil, cmp.Or(err, web.ErrNotFound)
+	}
+	var merchant v1alpha1.Merchant
+	if err := c.objects.Read(ctx, key, &merchant); err != nil {
+		return nil, err
+	}
+	return &merchant, nil
 }
 
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.

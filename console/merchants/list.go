@@ -1,4 +1,4 @@
-package console
+package merchants
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// pageSize is the number of Merchants on a page of the list.
-	pageSize = 50
+	// PageSize is the number of Merchants on a page of the list.
+	PageSize = 50
 	// maxSorted bounds the Merchants among which those that need attention come first.
 	maxSorted = 2000
 	// parallelReads bounds what one page reads from Redis at once.
@@ -50,13 +50,14 @@ type merchantRow struct {
 	Paid template.HTML
 }
 
-func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer login.Person) error {
-	known, err := c.objects.KnownMerchants(r.Context())
+// List shows the Merchants that a person may see.
+func (h *Handler) List(w http.ResponseWriter, r *http.Request, viewer login.Person) error {
+	known, err := h.Objects.KnownMerchants(r.Context())
 	if err != nil {
 		return err
 	}
 	query := r.URL.Query()
-	seen, incomplete, err := c.rights.Visible(r.Context(), viewer, matching(known, query.Get("q")))
+	seen, incomplete, err := h.Rights.Visible(r.Context(), viewer, matching(known, query.Get("q")))
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer l
 		return nil
 	}
 	page := merchantsPage{Query: query.Get("q"), Total: len(seen), Incomplete: incomplete}
-	if page.Merchants, err = c.merchantRows(r.Context(), seen); err != nil {
+	if page.Merchants, err = h.merchantRows(r.Context(), seen); err != nil {
 		return err
 	}
 	for i := range page.Merchants {
@@ -74,27 +75,27 @@ func (c *console) listMerchants(w http.ResponseWriter, r *http.Request, viewer l
 		}
 	}
 	number, _ := strconv.Atoi(query.Get("page"))
-	last := max(1, (len(seen)+pageSize-1)/pageSize)
+	last := max(1, (len(seen)+PageSize-1)/PageSize)
 	page.Page = min(max(number, 1), last)
 	page.Previous = page.Page - 1
 	if page.Page < last {
 		page.Next = page.Page + 1
 	}
-	page.Merchants = page.Merchants[(page.Page-1)*pageSize : min(page.Page*pageSize, len(seen))]
-	if err := c.countToday(r.Context(), viewer, page.Merchants, page.Total); err != nil {
+	page.Merchants = page.Merchants[(page.Page-1)*PageSize : min(page.Page*PageSize, len(seen))]
+	if err := h.countToday(r.Context(), viewer, page.Merchants, page.Total); err != nil {
 		return err
 	}
-	return c.pages.Render(w, http.StatusOK, "merchants", web.View{Title: "Merchants", Viewer: &viewer, Data: page})
+	return h.Pages.Render(w, http.StatusOK, "merchants", web.View{Title: "Merchants", Viewer: &viewer, Data: page})
 }
 
 // merchantRows returns the rows in the order of the list: those that need attention first, else by name.
-func (c *console) merchantRows(ctx context.Context, merchants []*v1alpha1.Merchant) ([]merchantRow, error) {
+func (h *Handler) merchantRows(ctx context.Context, merchants []*v1alpha1.Merchant) ([]merchantRow, error) {
 	rows := make([]merchantRow, len(merchants))
 	for i, merchant := range merchants {
 		rows[i].Merchant = merchant
 	}
 	sorted := rows[:min(len(rows), maxSorted)]
-	if err := c.findTroubles(ctx, sorted); err != nil {
+	if err := h.findTroubles(ctx, sorted); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(sorted, func(a, b merchantRow) int {
@@ -103,21 +104,26 @@ func (c *console) merchantRows(ctx context.Context, merchants []*v1alpha1.Mercha
 	return rows, nil
 }
 
-// findTroubles reads the health of all webhooks, a script for each bucket, and the keys and blocked addresses in memory.
-func (c *console) findTroubles(ctx context.Context, rows []merchantRow) error {
+// shown returns the Merchants of rows.
+func shown(rows []merchantRow) []*v1alpha1.Merchant {
 	merchants := make([]*v1alpha1.Merchant, len(rows))
 	for i := range rows {
 		merchants[i] = rows[i].Merchant
 	}
-	health, err := c.webhook.ReadStates(ctx, merchants)
+	return merchants
+}
+
+// findTroubles reads the health of all webhooks, a script for each bucket, and the keys and blocked addresses in memory.
+func (h *Handler) findTroubles(ctx context.Context, rows []merchantRow) error {
+	health, err := h.Webhook.ReadStates(ctx, shown(rows))
 	if err != nil {
 		return err
 	}
-	ofKeys, err := c.keyTroubles(ctx)
+	ofKeys, err := h.keyTroubles(ctx)
 	if err != nil {
 		return err
 	}
-	now := c.now()
+	now := h.Pages.Now()
 	for i := range rows {
 		row := &rows[i]
 		row.Troubles = append(row.Troubles, ofKeys[client.ObjectKeyFromObject(row.Merchant)]...)
@@ -140,17 +146,17 @@ func (c *console) findTroubles(ctx context.Context, rows []merchantRow) error {
 }
 
 // keyTroubles returns what needs attention of the keys in memory, by Merchant.
-func (c *console) keyTroubles(ctx context.Context) (map[client.ObjectKey][]string, error) {
-	known, err := c.objects.AllKnownKeys(ctx)
+func (h *Handler) keyTroubles(ctx context.Context) (map[client.ObjectKey][]string, error) {
+	known, err := h.Objects.AllKnownKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now, troubles := c.now(), map[client.ObjectKey][]string{}
+	now, troubles := h.Pages.Now(), map[client.ObjectKey][]string{}
 	for i := range known {
 		if len(known[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
 			continue
 		}
-		row, trouble := keys.NewRow(c.pages.Words, known[i], now), ""
+		row, trouble := keys.NewRow(h.Pages.Words, known[i], now), ""
 		switch {
 		case row.Lost:
 			trouble = "trouble.key.lost"
@@ -168,12 +174,8 @@ func (c *console) keyTroubles(ctx context.Context) (map[client.ObjectKey][]strin
 }
 
 // countToday counts what was paid today for those rows whose payments the person may see. total is how many Merchants they see.
-func (c *console) countToday(ctx context.Context, viewer login.Person, rows []merchantRow, total int) error {
-	merchants := make([]*v1alpha1.Merchant, len(rows))
-	for i := range rows {
-		merchants[i] = rows[i].Merchant
-	}
-	allowed, err := c.rights.PaymentsVisible(ctx, viewer, merchants, total)
+func (h *Handler) countToday(ctx context.Context, viewer login.Person, rows []merchantRow, total int) error {
+	allowed, err := h.Rights.PaymentsVisible(ctx, viewer, shown(rows), total)
 	if err != nil {
 		return err
 	}
@@ -182,7 +184,7 @@ func (c *console) countToday(ctx context.Context, viewer login.Person, rows []me
 	for i := range rows {
 		if allowed[i] {
 			reads.Go(func() (err error) {
-				rows[i].Paid, err = c.payments.PaidToday(ctx, rows[i].Merchant)
+				rows[i].Paid, err = h.Payments.PaidToday(ctx, rows[i].Merchant)
 				return err
 			})
 		}

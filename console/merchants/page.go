@@ -1,19 +1,14 @@
-package console
+package merchants
 
 import (
-	"cmp"
-	"context"
 	"net/http"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/allowlist"
 	"github.com/merchant-operator/merchant-operator/console/issuer"
 	"github.com/merchant-operator/merchant-operator/console/keys"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
@@ -43,64 +38,49 @@ type merchantPage struct {
 	Activity    []activity
 }
 
-// visibleMerchant returns a Merchant that the person may see. Errors: web.ErrNotFound, objects.ErrUnavailable, those of may. A missing Merchant is
-// the same as one that they may not see.
-func (c *console) visibleMerchant(ctx context.Context, p login.Person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
-	if watched := c.options.WatchNamespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
-		return nil, web.ErrNotFound
-	}
-	if sees, err := c.rights.May(ctx, rights.NewSubject(p), rights.Get, key.Namespace, key.Name); err != nil || !sees {
-		return nil, cmp.Or(err, web.ErrNotFound)
-	}
-	var merchant v1alpha1.Merchant
-	if err := c.objects.Read(ctx, key, &merchant); err != nil {
-		return nil, err
-	}
-	return &merchant, nil
-}
-
-func (c *console) showMerchant(w http.ResponseWriter, r *web.Request) error {
-	page, err := c.merchantPage(r)
+// Show shows a Merchant.
+func (h *Handler) Show(w http.ResponseWriter, r *web.Request) error {
+	page, err := h.merchantPage(r)
 	if err != nil {
 		return err
 	}
-	return c.pages.Render(w, http.StatusOK, "merchant", r.TitledView("Integrations", page))
+	return h.Pages.Render(w, http.StatusOK, "merchant", r.TitledView("Integrations", page))
 }
 
 // merchantPage reads side by side what needs no other read.
-func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
+func (h *Handler) merchantPage(r *web.Request) (page merchantPage, err error) {
 	merchant := r.Merchant
 	page = merchantPage{
-		Merchant: merchant, Base: web.MerchantURL(merchant), Clock: c.pages.Clock(merchant),
-		Manager: gitops.FindManager(merchant), Examples: examples(c.options.APIURL),
+		Merchant: merchant, Base: web.MerchantURL(merchant), Clock: h.Pages.Clock(merchant),
+		Manager: gitops.FindManager(merchant), Examples: examples(h.APIURL),
 	}
 	reads, ctx := errgroup.WithContext(r.Context())
 	reads.Go(func() (err error) {
-		if page.Rights, err = c.rights.Read(ctx, r.Viewer, merchant); err != nil || !page.Rights.ViewPayments {
+		if page.Rights, err = h.Rights.Read(ctx, r.Viewer, merchant); err != nil || !page.Rights.ViewPayments {
 			return err
 		}
-		page.Today, err = c.payments.Today(ctx, merchant)
+		page.Today, err = h.Payments.Today(ctx, merchant)
 		return err
 	})
 	reads.Go(func() (err error) {
-		list, err := c.keys.List(ctx, merchant)
+		list, err := h.Keys.List(ctx, merchant)
 		if err != nil {
 			return err
 		}
 		page.Keys, page.MoreKeys, page.Acceptance = list.Rows, list.More, list.Acceptance
-		page.Activity, err = c.recentActivity(ctx, merchant, page.Keys)
+		page.Activity, err = h.recentActivity(ctx, merchant, page.Keys)
 		return err
 	})
 	reads.Go(func() (err error) {
-		page.Webhook, err = c.webhook.ReadHealth(ctx, merchant)
+		page.Webhook, err = h.Webhook.ReadHealth(ctx, merchant)
 		return err
 	})
 	reads.Go(func() (err error) {
-		page.DeadLetters, err = c.webhook.ListDeadLetters(ctx, merchant, webhook.ShownDeadLetters)
+		page.DeadLetters, err = h.Webhook.ListDeadLetters(ctx, merchant, webhook.ShownDeadLetters)
 		return err
 	})
 	reads.Go(func() (err error) {
-		page.Attempts, err = c.webhook.ReadAttempts(ctx, merchant)
+		page.Attempts, err = h.Webhook.ReadAttempts(ctx, merchant)
 		return err
 	})
 	if err := reads.Wait(); err != nil {
@@ -109,16 +89,16 @@ func (c *console) merchantPage(r *web.Request) (page merchantPage, err error) {
 	if !page.Rights.ViewPayments {
 		webhook.HideOrders(page.DeadLetters)
 	}
-	ofMerchant := make([]*v1alpha1.ApiKey, len(page.Keys))
+	all := make([]*v1alpha1.ApiKey, len(page.Keys))
 	for i := range page.Keys {
-		ofMerchant[i] = &page.Keys[i].ApiKey
+		all[i] = &page.Keys[i].ApiKey
 	}
-	if page.Allowlist, err = c.allowlist.Check(r, ofMerchant); err != nil {
+	if page.Allowlist, err = h.Allowlist.Check(r, all); err != nil {
 		return page, err
 	}
 	for i := range page.Keys {
 		page.Keys[i].Open = page.Keys[i].Name == r.URL.Query().Get("key")
 	}
-	page.Attention, err = page.attention(c.pages.Words)
+	page.Attention, err = page.attention(h.Pages.Words)
 	return page, err
 }

@@ -1,4 +1,4 @@
-package console
+package merchants
 
 import (
 	"context"
@@ -34,16 +34,16 @@ const (
 )
 
 // recentActivity returns the newest Events of a Merchant and its keys, the newest first.
-func (c *console) recentActivity(ctx context.Context, merchant *v1alpha1.Merchant, all keys.Rows) ([]activity, error) {
+func (h *Handler) recentActivity(ctx context.Context, merchant *v1alpha1.Merchant, rows keys.Rows) ([]activity, error) {
 	ours := map[types.UID]string{merchant.UID: ""}
-	for i := range all {
-		ours[all[i].UID] = all[i].Name
+	for i := range rows {
+		ours[rows[i].UID] = rows[i].Name
 	}
 	var lists [2][]activity
 	reads, ctx := errgroup.WithContext(ctx)
 	for i, kind := range []string{"Merchant", "ApiKey"} {
 		reads.Go(func() (err error) {
-			lists[i], err = c.readActivity(ctx, merchant.Namespace, kind, ours)
+			lists[i], err = h.readActivity(ctx, merchant.Namespace, kind, ours)
 			return err
 		})
 	}
@@ -56,19 +56,19 @@ func (c *console) recentActivity(ctx context.Context, merchant *v1alpha1.Merchan
 }
 
 // readActivity reads the Events about objects of a kind, of those whose UIDs are given with their names.
-func (c *console) readActivity(ctx context.Context, namespace, kind string, ours map[types.UID]string) ([]activity, error) {
+func (h *Handler) readActivity(ctx context.Context, namespace, kind string, ours map[types.UID]string) ([]activity, error) {
 	var found []activity
 	options := client.ListOptions{Namespace: namespace, Limit: eventsPage}
 	client.MatchingFields{"regarding.kind": kind}.ApplyToList(&options)
 	for range maxEvents / eventsPage {
 		var page eventsv1.EventList
-		if err := c.objects.List(ctx, &page, &options); err != nil {
+		if err := h.Objects.List(ctx, &page, &options); err != nil {
 			return nil, err
 		}
 		for i := range page.Items {
 			event := &page.Items[i]
 			object, ok := ours[event.Regarding.UID]
-			if text := activityText(c.pages.Words, event); ok && text != "" {
+			if text := activityText(h.Pages.Words, event); ok && text != "" {
 				found = append(found, activity{lastTime(event), object, text, event.Type == corev1.EventTypeWarning})
 			}
 		}
