@@ -134,7 +134,7 @@ func TestShowTestEvent_WaitsAreBounded(t *testing.T) {
 			f.grant(user(alice), []string{"get", "editwebhook"})
 			var ends []func()
 			for n := 0; ; n++ {
-				end, err := f.waits.Begin(who(n))
+				end, err := f.webhook.Waits.Begin(who(n))
 				if err != nil {
 					break
 				}
@@ -147,7 +147,7 @@ func TestShowTestEvent_WaitsAreBounded(t *testing.T) {
 			for _, end := range ends {
 				end()
 			}
-			wantIdle(t, f.waits, maxWaits)
+			wantIdle(t, f.webhook.Waits, maxWaits)
 		})
 	}
 }

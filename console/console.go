@@ -1,12 +1,9 @@
 package console
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/text/language"
@@ -30,105 +27,102 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 // console handles requests. It is safe for concurrent use.
 type console struct {
-	options Options
-	log     *slog.Logger
-	now     func() time.Time
-	metrics *metrics
-	tracer  *tracing.Tracer // of requests; nil: none
-
-	origin  *url.URL // of our pages
-	clients clientaddr.Resolver
-	limit   *ratelimit.Limiter // of client addresses
-	pages   *web.Pages
-
-	login     *login.Handler
-	rights    *rights.Reviewer
-	payments  *payments.Handler
-	allowlist *allowlist.Handler
-	merchants *merchants.Handler
-	keys      *keys.Handler
-	webhook   *webhook.Handler
-
-	objects *objects.Client
-	audit   *audit.Recorder
-	editor  *edit.Editor
-	issuer  *issuer.Client
-
-	turns *web.Inflight // pages in progress that read keys or payments
-	waits *web.Inflight // pages that wait for a merchant's server, or for the operator
-}
-
-// newConsole returns a console with the role's connections. Its cache of objects is to be started.
-func newConsole(options Options, r *role.Role) (*console, error) {
-	origin, err := url.Parse(options.ExternalURL)
-	if err != nil {
-		return nil, fmt.Errorf("--external-url: %w", err)
-	}
-	origin.Path = ""
-	c := &console{
-		options: options, log: options.Log, now: options.Now, metrics: newMetrics(r.Registry), tracer: r.Tracer,
-		origin: origin, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),
-		rights: &rights.Reviewer{Reviews: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)},
-		turns:  web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
-		waits:  web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits),
-	}
-	if c.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {
-		return nil, err
-	}
-	words, err := web.LoadWords(language.English)
-	if err != nil {
-		return nil, err
-	}
-	if c.pages, err = web.NewPages(words, c.now); err != nil {
-		return nil, err
-	}
-	if c.login, err = c.newLogin(r.Redis, r.Registry); err != nil {
-		return nil, err
-	}
-	if c.objects, err = objects.Connect(r.Cluster, options.WatchNamespaces); err != nil {
-		return nil, err
-	}
-	c.audit = audit.New(c.objects, r.Registry, c.log, c.now)
-	c.editor = &edit.Editor{Objects: c.objects, Audit: c.audit, Words: words}
-	if c.issuer, err = issuer.New(r.Cluster, issuer.Options{URL: options.InternalURL, CAFile: options.InternalCAFile, TokenFile: options.InternalTokenFile}); err != nil {
-		return nil, err
-	}
-	c.keys = keys.New(keys.Options{Objects: c.objects, Issuer: c.issuer, Audit: c.audit, Pages: c.pages, Waits: c.waits, Log: c.log})
-	c.allowlist = allowlist.New(allowlist.Options{Editor: c.editor, Pages: c.pages, Clients: c.clients})
-	c.webhook = webhook.New(webhook.Options{
-		Outbox: outbox.New(r.Redis), Editor: c.editor, Issuer: c.issuer, Rights: c.rights, Audit: c.audit, Pages: c.pages, Waits: c.waits,
-	})
-	sessions, err := store.New(r.Redis, store.Options{History: options.History})
-	if err != nil {
-		return nil, err
-	}
-	c.payments = payments.New(payments.Options{
-		Store: sessions, Pages: c.pages, KeyNames: c.objects.KeyNames, Log: c.log,
-	})
-	c.merchants = merchants.New(merchants.Options{
-		Objects: c.objects, Rights: c.rights, Keys: c.keys, Allowlist: c.allowlist, Webhook: c.webhook, Payments: c.payments, Pages: c.pages, APIURL: options.APIURL,
-	})
-	return c, nil
-}
-
-func (c *console) newLogin(connection *redis.Client, registry *prometheus.Registry) (*login.Handler, error) {
-	return login.New(login.Options{
-		Origin: c.origin, Provider: c.options.Provider, Idle: c.options.LoginIdle, Lifetime: c.options.LoginLifetime,
-		Redis: connection, Registerer: registry, Log: c.log, Now: c.now,
-	})
-}
-
-func (c *console) signedOut(w http.ResponseWriter, _ *http.Request) error {
-	return c.pages.Render(w, http.StatusOK, "signed-out", web.View{Title: "Signed out"})
+	rooms
+	gate
 }
 
 // maxWaits bounds the pages that wait for somebody else at once, and maxPersonWaits such pages of one person: each keeps a connection for as long
 // as webhook.Options.AnswerTimeout.
 const maxWaits, maxPersonWaits = 64, 4
 
-var errTooManyWaits = errors.New("too many pages wait at once")
+// newConsole returns a console with the role's connections. Its cache of objects is to be started.
+func newConsole(options Options, r *role.Role) (*console, error) {
+	words, err := web.LoadWords(language.English)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := web.NewPages(words, options.Now)
+	if err != nil {
+		return nil, err
+	}
+	c := new(console)
+	if c.gate, err = newGate(options, r, pages); err != nil {
+		return nil, err
+	}
+	if c.rooms, err = newRooms(options, r, &c.gate); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// handler returns the handler of all requests.
+func (c *console) handler() http.Handler {
+	r := &routes{&c.gate, http.NewServeMux()}
+	c.addRoutes(r)
+	return c.middleware.observe(c.middleware.protect(r.mux))
+}
+
+func newGate(options Options, r *role.Role, pages *web.Pages) (g gate, err error) {
+	origin, err := url.Parse(options.ExternalURL)
+	if err != nil {
+		return g, fmt.Errorf("--external-url: %w", err)
+	}
+	origin.Path = ""
+	clients, err := clientaddr.NewResolver(options.TrustedProxies)
+	if err != nil {
+		return g, err
+	}
+	g = gate{
+		problems: &problems{pages, origin, options.Log}, pages: pages, tracer: r.Tracer, namespaces: options.WatchNamespaces,
+		rights: &rights.Reviewer{Reviews: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)},
+		turns:  web.NewInflight(maxPages, maxPersonPages, errTooManyPages),
+	}
+	g.middleware = &middleware{
+		problems: g.problems, origin: origin, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),
+		metrics: newMetrics(r.Registry), log: options.Log, now: options.Now,
+	}
+	if g.login, err = newLogin(options, origin, r.Redis, r.Registry); err != nil {
+		return g, err
+	}
+	g.objects, err = objects.Connect(r.Cluster, options.WatchNamespaces)
+	return g, err
+}
+
+func newLogin(options Options, origin *url.URL, connection *redis.Client, registry *prometheus.Registry) (*login.Handler, error) {
+	return login.New(login.Options{
+		Origin: origin, Provider: options.Provider, Idle: options.LoginIdle, Lifetime: options.LoginLifetime,
+		Redis: connection, Registerer: registry, Log: options.Log, Now: options.Now,
+	})
+}
+
+// newRooms returns the rooms behind a gate, whose pages and client of Kubernetes they share.
+func newRooms(options Options, r *role.Role, g *gate) (all rooms, err error) {
+	sessions, err := store.New(r.Redis, store.Options{History: options.History})
+	if err != nil {
+		return all, err
+	}
+	internal, err := issuer.New(r.Cluster, issuer.Options{URL: options.InternalURL, CAFile: options.InternalCAFile, TokenFile: options.InternalTokenFile})
+	if err != nil {
+		return all, err
+	}
+	recorder := audit.New(g.objects, r.Registry, options.Log, options.Now)
+	editor := &edit.Editor{Objects: g.objects, Audit: recorder, Words: g.pages.Words}
+	waits := web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits)
+	all = rooms{
+		keys:      keys.New(keys.Options{Objects: g.objects, Issuer: internal, Audit: recorder, Pages: g.pages, Waits: waits, Log: options.Log}),
+		allowlist: allowlist.New(allowlist.Options{Editor: editor, Pages: g.pages, Clients: g.middleware.clients}),
+		webhook: webhook.New(webhook.Options{
+			Outbox: outbox.New(r.Redis), Editor: editor, Issuer: internal, Rights: g.rights, Audit: recorder, Pages: g.pages, Waits: waits,
+		}),
+		payments: payments.New(payments.Options{Store: sessions, Pages: g.pages, KeyNames: g.objects.KeyNames, Log: options.Log}),
+	}
+	all.merchants = merchants.New(merchants.Options{
+		Objects: g.objects, Rights: g.rights, Keys: all.keys, Allowlist: all.allowlist, Webhook: all.webhook, Payments: all.payments,
+		Pages: g.pages, APIURL: options.APIURL,
+	})
+	return all, nil
+}

@@ -259,7 +259,7 @@ func TestConsole_RedisUser(t *testing.T) {
 	}
 	client := storetest.Client(t, strings.Replace(f.redis.URL(), "redis://", "redis://console:secret@", 1))
 	f.payments.Store, f.webhook.Outbox = storetest.Store(t, client), outbox.New(client)
-	login, err := f.newLogin(client, prometheus.NewRegistry())
+	login, err := newLogin(f.options, f.problems.origin, client, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/text/language"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +30,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/rights"
-	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -97,6 +95,7 @@ type fixture struct {
 
 	t         *testing.T
 	URL       string
+	options   Options
 	redis     *redistest.Server
 	store     *store.Store
 	outbox    *outbox.Outbox
@@ -166,6 +165,7 @@ func newFixture(t *testing.T, change ...func(*Options)) *fixture {
 	if err := options.Validate(); err != nil {
 		t.Fatal(err)
 	}
+	f.options = options
 	connection, config := storetest.Client(t, f.redis.URL()), f.account()
 	f.store, f.outbox = storetest.Store(t, connection), outbox.New(connection)
 	core, err := kube.Client(config)
@@ -345,16 +345,6 @@ func (f *fixture) awaitRight(who authz.Subject, verb string, want bool, name str
 		allowed, err := beside.May(f.t.Context(), who, verb, f.namespace, name)
 		return err == nil && allowed == want
 	})
-}
-
-// english are the words of the pages.
-func english(t testing.TB) web.Words {
-	t.Helper()
-	w, err := web.LoadWords(language.English)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
 }
 
 func user(u oidctest.User) rbacv1.Subject {

@@ -52,7 +52,7 @@ func TestListMerchants_AttentionAndToday(t *testing.T) {
 	gone, refused, keys := f.merchant("gone", withWebhook), f.merchant("refused"), f.merchant("till")
 	f.disable(gone)
 	refused.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{
-		{Block: "203.0.113.0/24", Requests: 2, LastSeen: metav1.NewTime(f.now().Add(-time.Hour))}, {Block: "198.51.100.0/24", Requests: 1, LastSeen: metav1.NewTime(f.now().Add(-48 * time.Hour))},
+		{Block: "203.0.113.0/24", Requests: 2, LastSeen: metav1.NewTime(f.clock().Add(-time.Hour))}, {Block: "198.51.100.0/24", Requests: 1, LastSeen: metav1.NewTime(f.clock().Add(-48 * time.Hour))},
 	}}
 	if err := cluster.Client.Status().Update(t.Context(), refused); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestListMerchants_AttentionAndToday(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	now := f.now()
+	now := f.clock()
 	reader := &fakePayments{Store: f.store, all: map[store.Account][]store.EndedSession{
 		live(quiet): {ended(quiet, 1, session.Completed, 100, now), ended(quiet, 2, session.Failed, 100, now), ended(quiet, 3, session.Completed, 100, now.Add(-49*time.Hour))},
 	}}

@@ -4,18 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
+	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 )
 
+// middleware is what every request passes. It is safe for concurrent use.
+type middleware struct {
+	problems *problems
+	origin   *url.URL // of our pages
+	clients  clientaddr.Resolver
+	limit    *ratelimit.Limiter // of client addresses
+	metrics  *metrics
+	log      *slog.Logger
+	now      func() time.Time
+}
+
 // protect sets the headers of every response, and refuses what a page of ours would not send.
-func (c *console) protect(next http.Handler) http.Handler {
+func (m *middleware) protect(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
-	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.respondError(w, r, nil, errCrossOrigin) }))
+	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.problems.respond(w, r, nil, errCrossOrigin) }))
 	next = crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -26,7 +41,7 @@ func (c *console) protect(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
 		header.Set("Cache-Control", "no-store")
-		if c.origin.Scheme == "https" {
+		if m.origin.Scheme == "https" {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), web.RequestTimeout)
@@ -34,10 +49,10 @@ func (c *console) protect(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		switch {
-		case r.Host != c.origin.Host: // the name of another site may be made to lead here
-			c.respondError(w, r, nil, errHost)
+		case r.Host != m.origin.Host: // the name of another site may be made to lead here
+			m.problems.respond(w, r, nil, errHost)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "":
-			c.respondError(w, r, nil, errCrossOrigin) // a browser says where a form comes from
+			m.problems.respond(w, r, nil, errCrossOrigin) // a browser says where a form comes from
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -46,31 +61,31 @@ func (c *console) protect(next http.Handler) http.Handler {
 
 // admit counts a request of a client address, in memory: what is refused costs neither Redis nor the Kubernetes API anything.
 // Errors: limitedError, clientaddr.ErrMalformed.
-func (c *console) admit(r *http.Request) error {
-	address, err := c.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+func (m *middleware) admit(r *http.Request) error {
+	address, err := m.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	if err != nil {
 		return err
 	}
-	if quota, allowed := c.limit.Allow(clientaddr.LimitKey(address)); !allowed {
+	if quota, allowed := m.limit.Allow(clientaddr.LimitKey(address)); !allowed {
 		return limitedError{quota}
 	}
 	return nil
 }
 
 // observe counts requests and responds if a handler panics.
-func (c *console) observe(next http.Handler) http.Handler {
+func (m *middleware) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := c.now()
+		start := m.now()
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
 			if problem := recover(); problem != nil {
 				if problem == http.ErrAbortHandler { //nolint:errorlint // it is a sentinel to panic with, never wrapped
 					panic(problem)
 				}
-				c.log.Error("a handler panicked", "route", r.Pattern, "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
-				c.respondError(recorder, r, nil, errors.New("panic"))
+				m.log.Error("a handler panicked", "route", r.Pattern, "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
+				m.problems.respond(recorder, r, nil, errors.New("panic"))
 			}
-			c.metrics.requests.WithLabelValues(strconv.Itoa(recorder.status)).Observe(c.now().Sub(start).Seconds())
+			m.metrics.requests.WithLabelValues(strconv.Itoa(recorder.status)).Observe(m.now().Sub(start).Seconds())
 		}()
 		next.ServeHTTP(recorder, r)
 	})

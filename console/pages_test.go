@@ -47,7 +47,7 @@ func TestPages_Small(t *testing.T) {
 		f.deadLetter(m, strconv.Itoa(i))
 	}
 	payment := f.charge(m, "key", session.Charge{AmountCents: 1250})
-	reader, now := &fakePayments{Store: f.store, all: map[store.Account][]store.EndedSession{}}, f.now()
+	reader, now := &fakePayments{Store: f.store, all: map[store.Account][]store.EndedSession{}}, f.clock()
 	for i := range 2 * 50 {
 		reader.all[live(m)] = append(reader.all[live(m)], ended(m, i, session.Completed, 1250, now))
 	}

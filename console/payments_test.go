@@ -130,7 +130,7 @@ func TestListPayments_MoreThan(t *testing.T) {
 	for n, want := range map[int]string{
 		most: "€50.00 5,000 payments · CSV", most + 1: "more than €50.00 more than 5,000 payments · CSV Only the newest are counted here. The CSV has all.",
 	} {
-		reader, now := &fakePayments{all: map[store.Account][]store.EndedSession{}}, f.now()
+		reader, now := &fakePayments{all: map[store.Account][]store.EndedSession{}}, f.clock()
 		for i := range n {
 			reader.all[live(m)] = append(reader.all[live(m)], ended(m, i, session.Completed, 1, now))
 		}
@@ -140,7 +140,7 @@ func TestListPayments_MoreThan(t *testing.T) {
 		}
 	}
 	f.advance(15 * time.Minute) // yesterday is read again
-	noon := f.now().Truncate(24 * time.Hour).Add(-12 * time.Hour)
+	noon := f.clock().Truncate(24 * time.Hour).Add(-12 * time.Hour)
 	f.payments.Store = &fakePayments{kept: noon}
 	if days := shownDays(browser.Get(t, path).Text); strings.Contains(days[0], "kept") || !strings.Contains(days[1], "Payments are kept since "+noon.Format("2 Jan")+", 12:00 .") {
 		t.Errorf("yesterday is not kept whole: %q", days)
@@ -152,8 +152,8 @@ func TestListPayments_ClosedDays(t *testing.T) {
 	f := newFixture(t)
 	acme, globex := f.merchant("acme"), f.merchant("globex")
 	f.grant(user(alice), []string{"get", "viewpayments"})
-	midnight := f.now().Truncate(24 * time.Hour).Add(24 * time.Hour)
-	f.advance(midnight.Add(time.Minute).Sub(f.now()))
+	midnight := f.clock().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	f.advance(midnight.Add(time.Minute).Sub(f.clock()))
 	before := midnight.Add(-time.Hour)
 	reader := &fakePayments{all: map[store.Account][]store.EndedSession{
 		live(acme):   {ended(acme, 1, session.Completed, 100, before)},
@@ -177,10 +177,10 @@ func TestListPayments_ClosedDays(t *testing.T) {
 	want("after a late sale", "/acme/payments", "Nothing paid", "€1.10")
 
 	f.advance(5 * time.Minute)
-	sell(50, f.now())
+	sell(50, f.clock())
 	want("closed", "/acme/payments", "€0.50", "€1.10")
 	sell(1000, before)
-	sell(25, f.now())
+	sell(25, f.clock())
 	want("kept", "/acme/payments", "€0.75", "€1.10")
 	want("another merchant", "/globex/payments", "Nothing paid", "€2.00")
 	want("test mode", "/acme/payments?mode=test", "Nothing paid", "€3.00")
@@ -194,7 +194,7 @@ func TestListPayments_ClosedDays(t *testing.T) {
 func TestListPayments_Pages(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme")
-	reader, now := &fakePayments{all: map[store.Account][]store.EndedSession{}}, f.now()
+	reader, now := &fakePayments{all: map[store.Account][]store.EndedSession{}}, f.clock()
 	const all = 2*50 + 7
 	for i := range all {
 		reader.all[live(m)] = append(reader.all[live(m)], ended(m, 1000+i, session.Completed, 1, now))

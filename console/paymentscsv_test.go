@@ -89,7 +89,7 @@ func TestExportPayments_BrokenOff(t *testing.T) {
 	f.grant(user(alice), []string{"get", "viewpayments"})
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments.csv"
 	var all []store.EndedSession
-	now := f.now()
+	now := f.clock()
 	for i := range 3 * store.MaxEnded {
 		all = append(all, ended(m, i, session.Completed, 1, now))
 	}
@@ -118,7 +118,7 @@ func TestExportPayments_Refused(t *testing.T) {
 			t.Errorf("%s: %d %s", day, page.Status, page.Text)
 		}
 	}
-	f.payments.Store = &fakePayments{kept: f.now()}
+	f.payments.Store = &fakePayments{kept: f.clock()}
 	if page := browser.Get(t, path); page.Status != http.StatusGone || !strings.Contains(page.Text, "Too long ago") {
 		t.Errorf("a day that is not kept whole: %d %s", page.Status, page.Text)
 	}

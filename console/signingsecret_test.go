@@ -291,7 +291,7 @@ func TestRotateSigningSecret_TooManyWait(t *testing.T) {
 	m := f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "editwebhook"})
 	for range maxPersonWaits {
-		if _, err := f.waits.Begin("oidc:alice"); err != nil {
+		if _, err := f.webhook.Waits.Begin("oidc:alice"); err != nil {
 			t.Fatal(err)
 		}
 	}

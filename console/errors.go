@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,10 +23,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
-// Errors that become pages.
+// Errors of the console as a whole. Each room has its own.
 var (
 	errCrossOrigin = errors.New("the form comes from another site")
 	errHost        = errors.New("the host name is not that of --external-url")
+	// errTooManyPages means that a page did not get its turn in time.
+	errTooManyPages = errors.New("too many pages are in progress")
+	errTooManyWaits = errors.New("too many pages wait at once")
 )
 
 // limitedError means that the client address sends too many requests.
@@ -44,13 +48,20 @@ type problem struct {
 	Path          string
 }
 
-// respondError writes the page of an error. viewer is nil if nobody is signed in, or it is not known.
-func (c *console) respondError(w http.ResponseWriter, r *http.Request, viewer *login.Person, err error) {
+// problems write the pages of errors. They are safe for concurrent use.
+type problems struct {
+	pages  *web.Pages
+	origin *url.URL // of our pages
+	log    *slog.Logger
+}
+
+// respond writes the page of an error. viewer is nil if nobody is signed in, or it is not known.
+func (p *problems) respond(w http.ResponseWriter, r *http.Request, viewer *login.Person, err error) {
 	if errors.Is(err, login.ErrSignedOut) && r.Method == http.MethodGet {
 		http.Redirect(w, r, login.SignInPath+"?"+url.Values{"returnTo": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 		return
 	}
-	page := c.newProblem(err)
+	page := p.newProblem(err)
 	if page.Again && r.Method == http.MethodPost && r.ParseForm() == nil { // what was typed is not lost
 		page.Retry, page.Path = r.PostForm, r.URL.Path
 	}
@@ -61,13 +72,13 @@ func (c *console) respondError(w http.ResponseWriter, r *http.Request, viewer *l
 	}
 	switch page.status {
 	case http.StatusInternalServerError:
-		c.log.Error("request failed", "route", r.Pattern, "error", err)
+		p.log.Error("request failed", "route", r.Pattern, "error", err)
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "5")
-		c.log.Warn("request failed", "route", r.Pattern, "error", err)
+		p.log.Warn("request failed", "route", r.Pattern, "error", err)
 	}
-	if err := c.pages.Render(w, page.status, "problem", web.View{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
-		c.log.Error("could not write a page", "error", err)
+	if err := p.pages.Render(w, page.status, "problem", web.View{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
+		p.log.Error("could not write a page", "error", err)
 	}
 }
 
@@ -131,8 +142,8 @@ func both(a, b func(error) bool) func(error) bool {
 	return func(err error) bool { return a(err) && b(err) }
 }
 
-func (c *console) newProblem(err error) problem {
-	var value any = c.origin.String()
+func (p *problems) newProblem(err error) problem {
+	var value any = p.origin.String()
 	if git, ok := errors.AsType[*objects.GitManagedError](err); ok {
 		value = git.Error()
 	}
@@ -144,5 +155,5 @@ func (c *console) newProblem(err error) problem {
 	}
 	row := errorPages[slices.IndexFunc(errorPages, func(row errorPage) bool { return row.match(err) })]
 	key := "error." + row.words
-	return problem{status: row.status, Title: c.pages.Words.Text(key + ".title"), Message: c.pages.Words.Text(key, value), SignIn: row.signIn, Again: row.again}
+	return problem{status: row.status, Title: p.pages.Words.Text(key + ".title"), Message: p.pages.Words.Text(key, value), SignIn: row.signIn, Again: row.again}
 }
