@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -71,7 +72,11 @@ func (h *Handler) List(ctx context.Context, merchant *v1alpha1.Merchant) (list L
 	if list.Rows, list.More, err = h.readRows(ctx, merchant); err != nil {
 		return list, err
 	}
-	list.Acceptance = h.readAcceptance(ctx, merchant, list.Rows)
+	uids := make([]types.UID, len(list.Rows))
+	for i := range list.Rows {
+		uids[i] = list.Rows[i].UID
+	}
+	list.Acceptance = h.readAcceptance(ctx, merchant, uids)
 	for i := range list.Rows {
 		list.Rows[i].apply(list.Acceptance)
 	}
@@ -167,3 +172,55 @@ func newOldKeyUse(status v1alpha1.ApiKeyStatus) OldKeyUse {
 
 // notReady is the problem of a key whose condition Usable has no reason that concerns a shop owner.
 const notReady = "NotReady"
+
+// refusals are the reasons of the condition Usable with which a key is refused.
+func refusals() []string {
+	return []string{
+		v1alpha1.ReasonDisabled, v1alpha1.ReasonExpired, v1alpha1.ReasonMerchantSuspended, v1alpha1.ReasonMerchantClosed, v1alpha1.ReasonMerchantNotFound,
+		v1alpha1.ReasonMerchantNotPublished,
+	}
+}
+
+// Problems of a key that only the console knows. Others are reasons of the condition Usable.
+const (
+	problemUnknown    = "Unknown"
+	problemNotInForce = "NotInForce"
+	problemDeleted    = "Deleted"
+)
+
+// apply says what is in force of the key. The status of the ApiKey, which tenants can write and the operator may write late, is no more than the
+// reason why an accepted key is not as its spec wants it.
+func (k *Row) apply(in issuer.Acceptance) {
+	k.Force = in.KeyForce(k.UID, k.Wants == WantsActive)
+	switch {
+	case k.Force == issuer.ForceUnknown:
+		k.Problem = problemUnknown
+	case k.Force == issuer.NotInForce && k.Wants != WantsActive:
+		k.Problem = problemNotInForce
+	case k.Force == issuer.NotInForce:
+		k.Problem = notReady
+	case k.Wants == WantsDisabled:
+		k.Problem = v1alpha1.ReasonDisabled
+	case k.Wants == WantsDeleted:
+		k.Problem = problemDeleted
+	case k.Wants == WantsExpired:
+		k.Problem = v1alpha1.ReasonExpired
+	case in.Merchant == v1alpha1.MerchantSuspended:
+		k.Problem = v1alpha1.ReasonMerchantSuspended
+	case in.Merchant == v1alpha1.MerchantClosed:
+		k.Problem = v1alpha1.ReasonMerchantClosed
+	case slices.Contains(refusals(), k.Problem):
+		k.Problem = ""
+	}
+}
+
+// Line is the key of the words that say whether tills are refused; empty: nothing needs to be said.
+func (k *Row) Line() string {
+	switch {
+	case k.Force != issuer.InForce:
+		return "force." + k.Wants + "." + string(k.Force)
+	case k.Wants == WantsDisabled || k.Wants == WantsDeleted:
+		return "force." + k.Wants
+	}
+	return ""
+}
