@@ -1,13 +1,20 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -66,9 +73,13 @@ func (t *tenantWrites) write(request *http.Request, timeout time.Duration) (*htt
 	return response, nil
 }
 
-// writeEvent writes an Event, if there is room. An Event that is dropped, or that was not written in time, has an answer, so that client-go
+// writeEvent writes an Event, if there is room. The count of a repeated Event is not written: client-go holds a lock that all Events need while it
+// writes counts, so that one slow webhook would stop the Events of everybody. An Event that is dropped, or that was not written in time, has an answer, so that client-go
 // does not write it again: it would, twelve times, after an error of the connection.
 func (t *tenantWrites) writeEvent(request *http.Request, namespace string) (*http.Response, error) {
+	if request.Method == http.MethodPatch {
+		return counted(request, namespace), nil
+	}
 	if !t.begin(namespace) {
 		return dropped(request), nil
 	}
@@ -106,12 +117,29 @@ func (t *tenantWrites) end(namespace string) {
 
 // dropped is the response to an Event that is not written.
 func dropped(request *http.Request) *http.Response {
+	return answer(request, http.StatusTooManyRequests, nil)
+}
+
+// counted is the response to the count of an Event, which is not written. client-go would report each other response as an error. After 404 it
+// would create the Event again. It keeps what the response has instead of the Event, and needs the names there.
+func counted(request *http.Request, namespace string) *http.Response {
+	event := eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: path.Base(request.URL.Path)}}
+	event.SetGroupVersionKind(eventsv1.SchemeGroupVersion.WithKind("Event"))
+	body, err := json.Marshal(event)
+	if err != nil { // it has no field that could fail
+		return dropped(request)
+	}
+	return answer(request, http.StatusOK, body)
+}
+
+// answer is the response to a request that is not sent.
+func answer(request *http.Request, status int, body []byte) *http.Response {
 	if request.Body != nil {
 		_ = request.Body.Close()
 	}
 	return &http.Response{
-		Status: "429 Too Many Requests", StatusCode: http.StatusTooManyRequests, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{}, Body: http.NoBody, Request: request,
+		Status: fmt.Sprint(status, " ", http.StatusText(status)), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body)), Request: request,
 	}
 }
 

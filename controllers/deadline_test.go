@@ -5,10 +5,17 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 )
 
 // Only a write into a tenant's namespace has the deadline: a restriction, and a watch, may take longer.
@@ -93,6 +100,41 @@ func TestTenantWrites_EventsOfNeighbour(t *testing.T) {
 	writing.Wait()
 	if status := post("slow"); status != http.StatusCreated {
 		t.Errorf("an Event after those gets %d", status)
+	}
+}
+
+// client-go holds a lock that all Events need while it writes the counts of repeated Events. It gets its response from the operator, and neither
+// tries again nor creates the Event anew.
+func TestTenantWrites_CountsOfEvents(t *testing.T) {
+	requests := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests <- r.Method
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	config := &rest.Config{Host: server.URL}
+	limitTenantWrites(config, "credentials")
+	client, err := eventsclient.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := events.EventSinkImpl{Interface: client}
+	repeated := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till.1"}, Series: &eventsv1.EventSeries{Count: 2},
+	}
+	written, err := sink.Patch(t.Context(), repeated, []byte(`{"series":{"count":2}}`))
+	if err != nil || written.Namespace != "shops" || written.Name != "till.1" {
+		t.Errorf("the count of an Event: %+v, %v", written, err)
+	}
+	repeated.Namespace = "credentials"
+	_, _ = sink.Patch(t.Context(), repeated, []byte(`{"series":{"count":2}}`))
+	close(requests)
+	var got []string
+	for method := range requests {
+		got = append(got, method)
+	}
+	if want := []string{http.MethodPatch}; !slices.Equal(got, want) {
+		t.Errorf("the API server got %v, want %v: that of the operator's own namespace", got, want)
 	}
 }
 

@@ -54,7 +54,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=merchant-operator.io,resources=merchants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 // Reconcile updates the published record, the delivered Secret and the status of the ApiKey.
 func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {

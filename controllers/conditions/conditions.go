@@ -85,15 +85,22 @@ func (o Outcome) Alone(existing []metav1.Condition, generation int64, now time.T
 	return o.Conditions(own, generation, now)
 }
 
-// MaxMessage is the maximum length of a message, in bytes. A longer one, such as an error of the API server, is cut.
+// MaxMessage is the maximum length of a message, in bytes. A longer one, such as an error of the API server, is cut. The API server refuses
+// an Event with a longer note.
 const MaxMessage = 1024
+
+// Cut returns at most MaxMessage bytes of a text, with an ellipsis if it was longer.
+func Cut(text string) string {
+	const more = "…"
+	if len(text) <= MaxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:MaxMessage-len(more)], "") + more
+}
 
 // With returns the conditions with this one, and with the time now if its status changed.
 func With(conditions []metav1.Condition, condition metav1.Condition, now time.Time) []metav1.Condition {
-	if len(condition.Message) > MaxMessage {
-		const more = "…"
-		condition.Message = strings.ToValidUTF8(condition.Message[:MaxMessage-len(more)], "") + more
-	}
+	condition.Message = Cut(condition.Message)
 	condition.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&conditions, condition)
 	return conditions

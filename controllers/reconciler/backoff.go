@@ -5,10 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +54,7 @@ type retries struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 
 	tenant  func(reconcile.Request) string
-	budgets *lru.Cache // of *rate.Limiter, by tenant
+	budgets budgets[string]
 }
 
 const (
@@ -64,15 +62,14 @@ const (
 	crowdedRetry       = time.Minute
 	// retriesPerSecond are those of 100 objects.
 	retriesPerSecond = 20
-	// maxBudgets is the number of namespaces; one that is forgotten begins anew.
-	maxBudgets = 1000
 )
 
 func newRetries() retries { return newRetriesOf(RequestNamespace) }
 
 func newRetriesOf(tenant func(reconcile.Request) string) retries {
 	return retries{
-		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry), tenant, lru.New(maxBudgets),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry), tenant,
+		newBudgets[string](retriesPerSecond, retriesPerSecond),
 	}
 }
 
@@ -82,20 +79,10 @@ func RequestNamespace(request reconcile.Request) string { return request.Namespa
 // When returns the delay of a request that failed.
 func (r retries) When(request reconcile.Request) time.Duration {
 	delay := r.TypedRateLimiter.When(request)
-	if delay >= maxRetry && !r.budget(r.tenant(request)).Allow() {
+	if delay >= maxRetry && !r.budgets.of(r.tenant(request)).Allow() {
 		return crowdedRetry
 	}
 	return delay
-}
-
-func (r retries) budget(namespace string) *rate.Limiter {
-	known, _ := r.budgets.Get(namespace)
-	budget, ok := known.(*rate.Limiter)
-	if !ok {
-		budget = rate.NewLimiter(retriesPerSecond, retriesPerSecond)
-		r.budgets.Add(namespace, budget)
-	}
-	return budget
 }
 
 // failures delay the next reconciliation of an object that failed, whatever asks for it. The queue's own back-off does not: a

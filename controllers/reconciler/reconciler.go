@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
@@ -42,6 +41,7 @@ type Base struct {
 	written     versions
 	failures    failures
 	warnings    warnings
+	events      eventBudgets
 	restricting restricting
 	begin       sync.Once
 	began       time.Time
@@ -161,16 +161,6 @@ func (b *Base) WriteTombstone(ctx context.Context, kind published.TombstoneKind,
 		EndedAt:    b.Clock.Now().UTC(),
 		MerchantID: merchantID,
 	})
-}
-
-// Emit records an event of type Normal.
-func (b *Base) Emit(object client.Object, reason, action, format string, args ...any) {
-	b.Events.Eventf(object, nil, corev1.EventTypeNormal, reason, action, format, args...)
-}
-
-// Warn records an event of type Warning.
-func (b *Base) Warn(object client.Object, reason, action, format string, args ...any) {
-	b.Events.Eventf(object, nil, corev1.EventTypeWarning, reason, action, format, args...)
 }
 
 // EndedMargin is how long what has ended stays in a published record, where readers compare its end with their own clocks. It is longer

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -451,9 +453,19 @@ func neighbourFloods() []neighbourFlood {
 	}
 	return []neighbourFlood{
 		{"slow webhook", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
-			remove := s.slowWebhook(keys[0].Namespace)
+			remove := s.slowWebhook(keys[0].Namespace, "", "secrets")
 			patchAll(s, tenant, keys, `{"rotation":{"trigger":"slow"}}`)
 			return remove
+		}},
+		{"slow webhook on Events", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
+			remove := s.slowWebhook(keys[0].Namespace, "events.k8s.io", "events")
+			stop := callers(4, func(_ caller, n, step int) {
+				patchAll(s, tenant, keys[(4*step+n)%len(keys):][:1], fmt.Sprintf(`{"rotation":{"trigger":"events-%d-%d"}}`, n, step))
+			})
+			return func() {
+				stop()
+				remove()
+			}
 		}},
 		{"triggers", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
 			return callers(4, func(_ caller, n, step int) {
@@ -477,9 +489,18 @@ func neighbourFloods() []neighbourFlood {
 	}
 }
 
-// slowWebhook lets each write of a Secret in a namespace wait for 25 seconds, as a validating webhook of its tenant can.
-func (s *deployment) slowWebhook(namespace string) (remove func()) {
+// slowWebhook lets each write of a resource in a namespace wait for 25 seconds, as a validating webhook of its tenant can.
+func (s *deployment) slowWebhook(namespace, group, resource string) (remove func()) {
 	s.t.Helper()
+	probe := map[string]client.Object{
+		"secrets": &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"}},
+		"events": &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"},
+			EventTime:  metav1.NowMicro(), ReportingController: "example.com/probe", ReportingInstance: "probe", Action: "Probe", Reason: "Probe",
+			Type: corev1.EventTypeNormal, Regarding: corev1.ObjectReference{Namespace: namespace},
+		},
+	}[resource]
+	s.must(shared.Client.Create(s.t.Context(), probe.DeepCopyObject().(client.Object), client.DryRunAll))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
@@ -499,7 +520,7 @@ func (s *deployment) slowWebhook(namespace string) (remove func()) {
 			TimeoutSeconds:          new(int32(25)),
 			Rules: []admissionv1.RuleWithOperations{{
 				Operations: []admissionv1.OperationType{admissionv1.OperationAll},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+				Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
 			}},
 		}},
 	}
@@ -513,10 +534,19 @@ func (s *deployment) slowWebhook(namespace string) (remove func()) {
 	eventually(s.t, "the webhook holds a write", func() bool {
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 		defer cancel()
-		probe := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"}}
-		return shared.Client.Create(ctx, probe, client.DryRunAll) != nil
+		return shared.Client.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll) != nil
 	})
 	return remove
+}
+
+// hasEvent reports whether there is an Event about an object with this text.
+func (s *deployment) hasEvent(name, text string) bool {
+	s.t.Helper()
+	var list eventsv1.EventList
+	s.must(shared.Client.List(s.t.Context(), &list, client.InNamespace(s.Namespace)))
+	return slices.ContainsFunc(list.Items, func(event eventsv1.Event) bool {
+		return event.Regarding.Name == name && strings.Contains(event.Note, text)
+	})
 }
 
 // tryNeighbours disables a key and deletes another one while a tenant of another namespace keeps the operator busy.
@@ -550,6 +580,7 @@ func tryNeighbours(t *testing.T) (int, string) {
 			s.awaitRefused(plaintext)
 		}
 		took := time.Since(began)
+		s.Eventually("the neighbour's Event about "+disabled, func() bool { return s.hasEvent(disabled, "(state Disabled)") })
 		stop()
 		peak = shared.operator.checkPeak(t, limit, flood.name)
 		if took > disabledWithin {

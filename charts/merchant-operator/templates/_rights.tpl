@@ -21,7 +21,7 @@ Rights of each service account, with reasons. test/verify/chart keeps config/rba
 # Emit events about Merchants and ApiKeys.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end -}}
 
 {{/* In the credentials namespace. */}}
