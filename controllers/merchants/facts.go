@@ -101,10 +101,21 @@ func (f facts) secretNames() []string {
 	return names
 }
 
-// gather reads the facts from the caches, and the merchant's copy of the signing secret from the API server: a cache
+// gather reads the facts from the caches or the API server, and the merchant's copy of the signing secret from the API server: a cache
 // with the data of Secrets would hold other secrets of the tenant too. The facts name the Merchant even if there is
 // an error.
-func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (f facts, err error) {
+func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (facts, error) {
+	f, err := r.gatherPublished(ctx, from, merchant)
+	if err == nil {
+		err = r.readTarget(ctx, &f)
+	}
+	f.now, f.clockWrong = r.Time()
+	return f, err
+}
+
+// gatherPublished reads what is published of the Merchant, and from the cache which Secrets were delivered: what a revocation needs. It reads
+// nothing in the tenant's namespace, whose Secrets are as large as the tenant makes them.
+func (r *Reconciler) gatherPublished(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f = facts{merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
 	id := published.ID(merchant.UID)
@@ -131,21 +142,27 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 			f.record = &record
 		}
 	}
-	if f.delivered, err = r.Secrets.List(ctx, merchant); err != nil || f.targetName() == "" {
-		return f, err
+	f.delivered, err = r.Secrets.List(ctx, merchant)
+	return f, err
+}
+
+// readTarget reads the Secret of the merchant's copy.
+func (r *Reconciler) readTarget(ctx context.Context, f *facts) error {
+	if f.targetName() == "" {
+		return nil
 	}
-	target, err := read(ctx, r.APIReader, merchant.Namespace, f.targetName(), new(corev1.Secret))
+	target, err := read(ctx, r.APIReader, f.merchant.Namespace, f.targetName(), new(corev1.Secret))
 	switch {
 	case err != nil || target == nil:
-		return f, err
+		return err
 	case target.DeletionTimestamp != nil: // what is written into it goes with it
 		f.targetEnding = target.DeletionTimestamp.Time
-	case tenantsecret.OwnedBy(target, merchant.UID):
+	case tenantsecret.OwnedBy(target, f.merchant.UID):
 		f.target = target
 	default:
-		f.targetTaken, f.targetHolder = true, tenantsecret.HeldBy(target, merchant, "Merchant")
+		f.targetTaken, f.targetHolder = true, tenantsecret.HeldBy(target, f.merchant, "Merchant")
 	}
-	return f, nil
+	return nil
 }
 
 // read returns the object that it has read; the zero T (nil): it does not exist.

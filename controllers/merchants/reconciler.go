@@ -222,7 +222,7 @@ var errStillAccepted = errors.New("the keys of the Merchant still work")
 // leaves no tombstone. The facts are from the API server, because the cache may be late. A ConfigMap without the operator's label is not
 // changed.
 func (r *Reconciler) revoke(ctx context.Context, merchant *v1alpha1.Merchant) (facts, error) {
-	f, err := r.gather(ctx, r.APIReader, merchant)
+	f, err := r.gatherPublished(ctx, r.APIReader, merchant)
 	if err != nil {
 		return f, err
 	}
