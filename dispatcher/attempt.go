@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
@@ -20,7 +21,7 @@ import (
 // reasonEncodeError is the dead letter's reason for an event without a body.
 const reasonEncodeError = "encode_error"
 
-// deliverer makes attempts, and records what becomes of leased events. All but the tracer is required.
+// deliverer makes attempts, and records what becomes of leased events: it is the queue.Worker. All but the tracer is required.
 type deliverer struct {
 	options Options
 	outbox  *outbox.Outbox
@@ -40,28 +41,28 @@ type sender interface {
 	Send(ctx context.Context, request delivery.Request) delivery.Result
 }
 
-// attempt sends an event once and records the result. ctx aborts the request; the result is still recorded then.
-func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
-	event, holder := j.lease.Event, d.holders.in(j.lease.Event.Bucket())
-	if !holder.await(ctx, j.holder, d.now, j.startBy) {
-		d.deferJobs(ctx, 0, deferredBusy, j)
-		return inconclusive
+// Attempt sends an event once and records the result. ctx aborts the request; the result is still recorded then.
+func (d *deliverer) Attempt(ctx context.Context, j queue.Job) queue.Result {
+	event, holder := j.Lease.Event, d.holders.in(j.Lease.Event.Bucket())
+	if !holder.await(ctx, j.Holder, d.now, j.StartBy) {
+		d.Defer(ctx, 0, queue.ReasonBusy, j)
+		return queue.Inconclusive
 	}
 	body, err := feed.Encode(event)
 	if err != nil {
 		d.log.Error("could not encode an event; it is now a dead letter", "event", loop.EventHash(event.ID), "error", err)
-		d.deadLetter(context.WithoutCancel(ctx), j.lease, outbox.Details{Reason: reasonEncodeError, Merchant: j.endpoint.Merchant.String()})
-		return inconclusive
+		d.deadLetter(context.WithoutCancel(ctx), j.Lease, outbox.Details{Reason: reasonEncodeError, Merchant: j.Endpoint.Merchant.String()})
+		return queue.Inconclusive
 	}
 	started := d.now()
-	if j.lease.Attempts == 0 && !event.TestMode {
-		d.metrics.firstLag.Observe(max(0, started.Sub(j.occurred)).Seconds())
+	if j.Lease.Attempts == 0 && !event.TestMode {
+		d.metrics.firstLag.Observe(max(0, started.Sub(j.Occurred)).Seconds())
 	}
-	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.lease.Attempts)
+	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.Lease.Attempts)
 	result := d.sender.Send(ctx, delivery.Request{
-		URL: j.endpoint.URL, ID: event.ID, Body: body, Secrets: j.endpoint.Secrets,
-		Ready: func() bool { return holder.valid(j.holder) },
-		Now:   j.redisNow.Add(started.Sub(j.asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
+		URL: j.Endpoint.URL, ID: event.ID, Body: body, Secrets: j.Endpoint.Secrets,
+		Ready: func() bool { return holder.valid(j.Holder) },
+		Now:   j.RedisNow.Add(started.Sub(j.Asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
 	})
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)
 	took := d.now().Sub(started)
@@ -72,44 +73,44 @@ func (d *deliverer) attempt(ctx context.Context, j job) attemptResult {
 	switch {
 	case result.Outcome == delivery.Delivered:
 		if d.record(ctx, j, func(ctx context.Context) error {
-			return d.outbox.RecordDelivery(ctx, j.lease, j.endpoint.Noted(d.index.Age()))
+			return d.outbox.RecordDelivery(ctx, j.Lease, j.Endpoint.Noted(d.index.Age()))
 		}) {
 			d.metrics.finished(event, outcomeDelivered)
 		}
-		return succeeded
+		return queue.Succeeded
 	case result.Reason == delivery.ReasonInterrupted && ctx.Err() == nil: // the lease may be lost
-		d.deferJobs(ctx, 0, deferredBusy, j)
-		return inconclusive
+		d.Defer(ctx, 0, queue.ReasonBusy, j)
+		return queue.Inconclusive
 	case result.Reason == delivery.ReasonInterrupted: // by the shutdown
-		d.deferJobs(ctx, 0, deferredStopping, j)
-		return inconclusive
+		d.Defer(ctx, 0, queue.ReasonStopping, j)
+		return queue.Inconclusive
 	}
-	if d.index.Endpoint(event.MerchantID).Target != j.endpoint.Target { // a 410 of the former URL must not disable the present one
-		d.deferJobs(ctx, 0, deferredChanged, j)
-		return inconclusive
+	if d.index.Endpoint(event.MerchantID).Target != j.Endpoint.Target { // a 410 of the former URL must not disable the present one
+		d.Defer(ctx, 0, deferredChanged, j)
+		return queue.Inconclusive
 	}
 	return d.recordFailure(ctx, j, result, took)
 }
 
 // answerWebhookTest keeps the answer to a test event for the person who asked for it. Without Redis they see that there is none.
-func (d *deliverer) answerWebhookTest(ctx context.Context, j job, result delivery.Result, took time.Duration) {
+func (d *deliverer) answerWebhookTest(ctx context.Context, j queue.Job, result delivery.Result, took time.Duration) {
 	answer := outbox.Attempt{Reason: result.Reason, Answer: result.Answer(), Took: took}
-	if err := d.outbox.AnswerWebhookTest(context.WithoutCancel(ctx), j.lease.Event, j.endpoint.Target, answer); err != nil {
+	if err := d.outbox.AnswerWebhookTest(context.WithoutCancel(ctx), j.Lease.Event, j.Endpoint.Target, answer); err != nil {
 		d.log.RedisFailed(err)
 	}
 }
 
-func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Result, took time.Duration) attemptResult {
-	retry, ok := d.options.Schedule.Next(j.lease.Attempts+1, result.RetryAfter, jitter.Fraction())
-	if !ok || outbox.IsWebhookTest(j.lease.Event) {
+func (d *deliverer) recordFailure(ctx context.Context, j queue.Job, result delivery.Result, took time.Duration) queue.Result {
+	retry, ok := d.options.Schedule.Next(j.Lease.Attempts+1, result.RetryAfter, jitter.Fraction())
+	if !ok || outbox.IsWebhookTest(j.Lease.Event) {
 		retry = -1
 	}
 	reason, permanent := status.FailureReason(result)
 	failure := outbox.Failure{
-		Details:      outbox.Details{Reason: result.Reason, Answer: result.Answer(), Merchant: j.endpoint.Merchant.String()},
+		Details:      outbox.Details{Reason: result.Reason, Answer: result.Answer(), Merchant: j.Endpoint.Merchant.String()},
 		Retry:        retry,
 		Gone:         result.Outcome == delivery.Gone,
-		Target:       j.endpoint.Noted(d.index.Age()),
+		Target:       j.Endpoint.Noted(d.index.Age()),
 		FailingLimit: d.options.FailingLimit,
 		Health:       reason,
 		Permanent:    permanent,
@@ -117,32 +118,32 @@ func (d *deliverer) recordFailure(ctx context.Context, j job, result delivery.Re
 	}
 	var effect outbox.Failed
 	recorded := d.record(ctx, j, func(ctx context.Context) (err error) {
-		effect, err = d.outbox.RecordFailure(ctx, j.lease, failure)
+		effect, err = d.outbox.RecordFailure(ctx, j.Lease, failure)
 		return err
 	})
 	if !recorded {
-		return failed
+		return queue.Failed
 	}
 	if effect.Outdated { // its URL is a former one
-		d.metrics.deferral(j.lease.Event, deferredChanged)
-		return inconclusive
+		d.metrics.deferral(j.Lease.Event, deferredChanged)
+		return queue.Inconclusive
 	}
 	if effect.DeadLettered {
-		d.metrics.deadLettered(j.lease.Event, result.Reason)
+		d.metrics.deadLettered(j.Lease.Event, result.Reason)
 	}
 	if effect.Dropped {
-		d.metrics.finished(j.lease.Event, outcomeDead)
+		d.metrics.finished(j.Lease.Event, outcomeDead)
 	}
 	if effect.Disabled {
 		cause := outbox.EndpointFailing
 		if failure.Gone {
 			cause = outbox.EndpointGone
 		}
-		d.log.Warn("disabled an endpoint", "merchantID", j.lease.Event.MerchantID, "reason", result.Reason)
+		d.log.Warn("disabled an endpoint", "merchantID", j.Lease.Event.MerchantID, "reason", result.Reason)
 		d.metrics.endpointsDisabled.WithLabelValues(cause).Inc()
 		d.healthChanged.Set()
 	}
-	return failed
+	return queue.Failed
 }
 
 // recordPause is the time until a result that Redis did not take is written again.
@@ -150,7 +151,7 @@ const recordPause = 250 * time.Millisecond
 
 // record writes the result of an attempt until its lease ends, because an attempt without a recorded result is
 // repeated. It reports whether that is done. A second write, if only the answer of the first was lost, is found stale.
-func (d *deliverer) record(ctx context.Context, j job, write func(context.Context) error) bool {
+func (d *deliverer) record(ctx context.Context, j queue.Job, write func(context.Context) error) bool {
 	for {
 		err := write(context.WithoutCancel(ctx))
 		switch {
@@ -159,8 +160,8 @@ func (d *deliverer) record(ctx context.Context, j job, write func(context.Contex
 		case errors.Is(err, outbox.ErrLeaseLost):
 			d.metrics.leasesLost.Inc()
 			return false
-		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.leaseEnd), !loop.Pause(ctx, recordPause):
-			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "event", loop.EventHash(j.lease.Event.ID), "error", err)
+		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.LeaseEnd), !loop.Pause(ctx, recordPause):
+			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "event", loop.EventHash(j.Lease.Event.ID), "error", err)
 			return false
 		}
 	}
@@ -186,14 +187,14 @@ func (d *deliverer) finish(ctx context.Context, lease outbox.Lease, end func(con
 	return err == nil
 }
 
-// deferJobs releases events that wait here, to be due after the delay.
-func (d *deliverer) deferJobs(ctx context.Context, delay time.Duration, reason string, jobs ...job) {
+// Defer releases events that wait here, to be due after the delay.
+func (d *deliverer) Defer(ctx context.Context, delay time.Duration, reason string, jobs ...queue.Job) {
 	ctx = context.WithoutCancel(ctx)
 	byBucket := map[session.Bucket][]outbox.Deferral{}
 	for _, j := range jobs {
-		d.metrics.deferral(j.lease.Event, reason)
-		bucket := j.lease.Event.Bucket()
-		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.lease, Delay: jitter.Add(delay, jitter.Fraction())})
+		d.metrics.deferral(j.Lease.Event, reason)
+		bucket := j.Lease.Event.Bucket()
+		byBucket[bucket] = append(byBucket[bucket], outbox.Deferral{Lease: j.Lease, Delay: jitter.Add(delay, jitter.Fraction())})
 	}
 	for bucket, deferrals := range byBucket {
 		for batch := range slices.Chunk(deferrals, leaseBatch) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -50,7 +51,7 @@ type dispatcher struct {
 	rotations *rotations
 	pollEvery time.Duration
 
-	queues   *endpointQueues
+	queues   *queue.Queues
 	waiting  waitingAccounts
 	recorded *recorded
 	// leasing, sweeping and trimming are the buckets with such work in progress.
@@ -70,10 +71,10 @@ func newDispatcher(
 	d := &dispatcher{
 		deliverer: deliverer, redis: client, store: sessions, rotations: rotations, pollEvery: pollInterval, recorded: newRecorded(),
 	}
-	d.queues = newEndpointQueues(deliverer, queueLimits{
-		concurrency: d.options.Concurrency, maxInFlight: d.options.MaxInFlight, jobsPerAttempt: jobsPerAttempt,
+	d.queues = queue.New(deliverer, queue.Limits{
+		Concurrency: d.options.Concurrency, MaxInFlight: d.options.MaxInFlight, JobsPerAttempt: jobsPerAttempt,
 	}, func() time.Time { return d.now() })
-	d.metrics.registerInFlight(d.queues.attemptsInFlight)
+	d.metrics.registerInFlight(d.queues.InFlight)
 	d.metrics.registerDropped(d.outbox.DroppedDeadLetters)
 	return d
 }
@@ -94,12 +95,12 @@ func (d *dispatcher) run(ctx context.Context) error {
 	d.loops(ctx, attemptCtx)
 	d.holders.drain()
 
-	d.queues.close(attemptCtx)
-	if d.queues.wait(d.options.ShutdownTimeout) {
+	d.queues.Close(attemptCtx)
+	if d.queues.Wait(d.options.ShutdownTimeout) {
 		return nil
 	}
 	abort()
-	d.queues.wait(abortTimeout)
+	d.queues.Wait(abortTimeout)
 	return errAborted
 }
 
@@ -112,7 +113,7 @@ func (d *dispatcher) loops(ctx, attemptCtx context.Context) {
 	}
 	loops := []loop.Loop{
 		{
-			Interval: d.pollEvery, Pause: func() time.Duration { return d.pause }, Wake: d.queues.drained,
+			Interval: d.pollEvery, Pause: func() time.Duration { return d.pause }, Wake: d.queues.Drained,
 			Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attemptCtx) },
 		},
 		{

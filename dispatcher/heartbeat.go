@@ -243,7 +243,7 @@ func (d *dispatcher) freeLeases(ctx, attemptCtx context.Context, h *holder) erro
 		for _, bucket := range d.holders.buckets(h) {
 			freed, err := d.outbox.FreeLeases(ctx, bucket, orphan)
 			if freed > 0 {
-				d.startLease(ctx, attemptCtx, bucket)
+				d.startDelivery(ctx, attemptCtx, bucket)
 			}
 			if err != nil {
 				return err

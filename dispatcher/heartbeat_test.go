@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -173,9 +174,9 @@ func TestAttempt_AfterFreeze(t *testing.T) {
 			dispatchertest.Must(t, err)
 			leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{HolderIdentity: holder, For: time.Hour, Limit: 2})
 			dispatchertest.Must(t, err)
-			attempt := func(lease outbox.Lease, startBy time.Duration) attemptResult {
+			attempt := func(lease outbox.Lease, startBy time.Duration) queue.Result {
 				now := time.Now()
-				return d.attempt(t.Context(), job{lease: lease, holder: holder, endpoint: acme, asked: now, redisNow: now, startBy: now.Add(startBy), leaseEnd: now.Add(time.Hour)})
+				return d.Attempt(t.Context(), queue.Job{Lease: lease, Holder: holder, Endpoint: acme, Asked: now, RedisNow: now, StartBy: now.Add(startBy), LeaseEnd: now.Add(time.Hour)})
 			}
 			h.at = h.at.Add(-time.Hour)
 			if removed {
@@ -184,14 +185,14 @@ func TestAttempt_AfterFreeze(t *testing.T) {
 					t.Fatalf("removed: %t, %v", gone, err)
 				}
 			}
-			if result := attempt(leased.Leases[0], 0); result != inconclusive || len(shop.ids()) != 0 {
+			if result := attempt(leased.Leases[0], 0); result != queue.Inconclusive || len(shop.ids()) != 0 {
 				t.Errorf("without a heartbeat: result %v, %d attempts", result, len(shop.ids()))
 			}
 			_, err = h.heartbeat(t.Context())
 			dispatchertest.Must(t, err)
-			want, attempts := succeeded, 1
+			want, attempts := queue.Succeeded, 1
 			if removed {
-				want, attempts = inconclusive, 0
+				want, attempts = queue.Inconclusive, 0
 			}
 			if result := attempt(leased.Leases[1], dispatchertest.Patience); result != want || len(shop.ids()) != attempts {
 				t.Errorf("after a heartbeat: result %v, %d attempts, want %v, %d", result, len(shop.ids()), want, attempts)

@@ -12,10 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -254,67 +253,6 @@ func TestLease_NoSigningSecret(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
-	lease := func(kind v1alpha1.WebhookEvent, state outbox.EndpointState) outbox.Lease {
-		return outbox.Lease{Event: feed.Event{Kind: kind, OccurredAt: noon}, Endpoint: state}
-	}
-	signed := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here", Secrets: []published.SigningSecret{published.NewSigningSecret()}}
-	unsigned := endpoints.Endpoint{State: endpoints.Published, URL: "https://shop.example", Target: "here"}
-	removed := endpoints.Endpoint{State: endpoints.Published, RemovedAt: noon.Add(-30 * 24 * time.Hour)} // only the operator ends the wait
-	givenUp := endpoints.Endpoint{State: endpoints.Published, RemovedAt: noon, Dropped: true}
-	disabled := outbox.EndpointState{Target: "here", DisabledAt: noon}
-	elsewhere := outbox.EndpointState{Target: "there", DisabledAt: noon}
-	unreadable := outbox.EndpointState{Target: "here", Unreadable: true}
-	unreadableElsewhere := outbox.EndpointState{Unreadable: true}
-	failing := outbox.EndpointState{Target: "here", FailingSince: noon}
-	inTestMode := func(lease outbox.Lease) outbox.Lease {
-		lease.Event.TestMode = true
-		return lease
-	}
-	newer := outbox.Lease{Event: feed.Event{OccurredAt: noon}, Unsupported: true}
-	const month = 30 * 24 * time.Hour
-	const completed, created = v1alpha1.EventSessionCompleted, v1alpha1.EventSessionCreated
-
-	for desc, test := range map[string]struct {
-		lease    outbox.Lease
-		endpoint endpoints.Endpoint
-		age      time.Duration
-		want     decision
-	}{
-		"all is well":                   {lease(completed, outbox.EndpointState{}), signed, 0, decision{action: send}},
-		"it has failed":                 {lease(completed, failing), signed, 0, decision{action: send}},
-		"not asked for":                 {lease(created, outbox.EndpointState{}), signed, 0, decision{action: drop}},
-		"no webhook":                    {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Published}, 0, decision{action: drop}},
-		"not asked for, and disabled":   {lease(created, disabled), signed, 0, decision{action: drop}},
-		"removed":                       {lease(completed, outbox.EndpointState{}), removed, 0, decision{deferEvent, deferredRemoved, 2 * time.Second}},
-		"removed, not asked for":        {lease(created, outbox.EndpointState{}), removed, 0, decision{action: drop}},
-		"given up after it waited":      {lease(completed, outbox.EndpointState{}), givenUp, 0, decision{action: drop, reason: outcomeRemoved}},
-		"withdrawn":                     {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{action: drop}},
-		"nobody yet":                    {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, time.Second, decision{deferEvent, deferredUnknown, 2 * time.Second}},
-		"nobody for a minute":           {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, time.Minute, decision{deferEvent, deferredUnknown, 30 * time.Second}},
-		"nobody for a month":            {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, month, decision{deferEvent, deferredUnknown, 5 * time.Minute}},
-		"before it happened":            {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{}, -time.Hour, decision{deferEvent, deferredUnknown, 2 * time.Second}},
-		"there, but undecodable":        {lease(completed, outbox.EndpointState{}), endpoints.Endpoint{State: endpoints.Undecodable}, month, decision{deferEvent, deferredUndecodable, 5 * time.Minute}},
-		"of a newer version":            {newer, signed, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
-		"of a newer version, withdrawn": {newer, endpoints.Endpoint{State: endpoints.Withdrawn}, 0, decision{deferEvent, deferredUnsupported, 2 * time.Second}},
-		"no secret yet":                 {lease(completed, outbox.EndpointState{}), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
-		"disabled":                      {lease(completed, disabled), signed, 0, decision{action: deadLetter}},
-		"unreadable":                    {lease(completed, unreadable), signed, time.Minute, decision{deferEvent, deferredUnreadable, 30 * time.Second}},
-		"unreadable, not asked for":     {lease(created, unreadable), signed, 0, decision{action: drop}},
-		"unreadable, another target":    {lease(completed, unreadableElsewhere), signed, 0, decision{action: resume, delay: 2 * time.Second}},
-		"disabled, and no secret":       {lease(completed, disabled), unsigned, 0, decision{action: deadLetter}},
-		"disabled, a test":              {inTestMode(lease(completed, disabled)), signed, 0, decision{action: send}},
-		"disabled elsewhere, a test":    {inTestMode(lease(completed, elsewhere)), signed, 0, decision{action: send}},
-		"unreadable, a test":            {inTestMode(lease(completed, unreadable)), signed, 0, decision{action: send}},
-		"disabled elsewhere":            {lease(completed, elsewhere), signed, 0, decision{action: resume, delay: 2 * time.Second}},
-		"disabled elsewhere, no secret": {lease(completed, elsewhere), unsigned, 0, decision{deferEvent, deferredUnsigned, 2 * time.Second}},
-	} {
-		if got := decide(test.lease, test.endpoint, noon.Add(test.age)); got != test.want {
-			t.Errorf("%s: %+v, want %+v", desc, got, test.want)
-		}
-	}
-}
-
 // senderFunc is a sender that makes no attempt over the network.
 type senderFunc func() delivery.Result
 
@@ -325,7 +263,7 @@ func (f testFixture) leaseAll(t *testing.T, d *testDispatcher) {
 	t.Helper()
 	for more := true; more; {
 		var err error
-		more, err = d.lease(t.Context(), 7)
+		more, err = d.deliver(t.Context(), 7)
 		dispatchertest.Must(t, err)
 	}
 }
@@ -371,9 +309,9 @@ func TestLease_OpenBreaker(t *testing.T) {
 		return f.calls(t, "hgetall") - before
 	}
 	touched()
-	dispatchertest.Eventually(t, "the breaker is open", func() bool { return attempts.Load() == breakerThreshold && d.queues.attemptsInFlight() == 0 })
+	dispatchertest.Eventually(t, "the breaker is open", func() bool { return attempts.Load() == queue.BreakerThreshold && d.queues.InFlight() == 0 })
 	dispatchertest.Eventually(t, "the events that were leased wait in Redis", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) >= jobsPerAttempt-breakerThreshold
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.ReasonBreaker)) >= jobsPerAttempt-queue.BreakerThreshold
 	})
 	const seconds = 60
 	for second := range seconds {
@@ -389,14 +327,14 @@ func TestLease_OpenBreaker(t *testing.T) {
 		t.Errorf("%d events wait, want %d", n, waiting+seconds)
 	}
 
-	clock = clock.Add(maxOpen)
+	clock = clock.Add(queue.MaxOpen)
 	f.Event(t, acme.MerchantID)
 	const leasedAndDeferred = 2
 	if n := touched(); n == 0 || n > leasedAndDeferred*2*leaseBatch {
 		t.Errorf("%d events were touched when the breaker allowed an attempt", n)
 	}
-	dispatchertest.Eventually(t, "there is one attempt", func() bool { return attempts.Load() == breakerThreshold+1 && d.queues.attemptsInFlight() == 0 })
-	d.queues.close(t.Context())
+	dispatchertest.Eventually(t, "there is one attempt", func() bool { return attempts.Load() == queue.BreakerThreshold+1 && d.queues.InFlight() == 0 })
+	d.queues.Close(t.Context())
 }
 
 // One dispatcher has no egress: its breakers are open. The other one gets each event at once, however often the first one asks.
@@ -417,7 +355,7 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 	dispatchertest.Eventually(t, "its breaker is open", func() bool {
 		f.Event(t, acme.MerchantID)
 		f.leaseAll(t, isolated)
-		return attempts.Load() == breakerThreshold && isolated.queues.attemptsInFlight() == 0
+		return attempts.Load() == queue.BreakerThreshold && isolated.queues.InFlight() == 0
 	})
 	dispatchertest.Eventually(t, "the other one has delivered what was deferred", func() bool {
 		f.leaseAll(t, d)
@@ -428,13 +366,13 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 		f.Event(t, acme.MerchantID)
 		f.leaseAll(t, isolated)
 		f.leaseAll(t, d)
-		dispatchertest.Eventually(t, "the event is delivered", func() bool { return d.queues.attemptsInFlight() == 0 })
+		dispatchertest.Eventually(t, "the event is delivered", func() bool { return d.queues.InFlight() == 0 })
 		if delivered.Load() != before+1 {
 			t.Fatalf("event %d was not leased", n)
 		}
 	}
-	if got := attempts.Load(); got != breakerThreshold {
-		t.Errorf("%d attempts without egress, want %d", got, breakerThreshold)
+	if got := attempts.Load(); got != queue.BreakerThreshold {
+		t.Errorf("%d attempts without egress, want %d", got, queue.BreakerThreshold)
 	}
 }
 
@@ -512,12 +450,12 @@ func TestWaitingAccounts(t *testing.T) {
 				t.Errorf("an event waits for a dispatcher for %v s", overdue)
 			}
 			f.Index.Put(acme)
-			_, err = d.lease(t.Context(), 7)
+			_, err = d.deliver(t.Context(), 7)
 			dispatchertest.Must(t, err)
 			dispatchertest.Eventually(t, "its events are delivered", func() bool {
 				return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcomeDelivered)) >= jobsPerAttempt
 			})
-			d.queues.close(t.Context())
+			d.queues.Close(t.Context())
 		})
 	}
 }
@@ -531,14 +469,14 @@ func TestLease_ResumedEndpoint(t *testing.T) {
 	f.Moved(acme, "resumed")
 	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
-	if _, err := d.lease(t.Context(), 7); err != nil {
+	if _, err := d.deliver(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
 	if seen := shop.await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
-	d.queues.close(t.Context())
-	if !d.queues.wait(dispatchertest.Patience) {
+	d.queues.Close(t.Context())
+	if !d.queues.Wait(dispatchertest.Patience) {
 		t.Error("the attempt never ended")
 	}
 	if letters := f.DeadLetters(t); len(letters) != 1 { // the one the endpoint was disabled with

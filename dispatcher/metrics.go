@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
@@ -110,7 +111,7 @@ func (m *metrics) initialize() {
 	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, outbox.ReasonDecodeError, outbox.ReasonTooMany}) {
 		m.newDeadLetters.WithLabelValues(reason)
 	}
-	for _, reason := range []string{deferredBusy, deferredChanged, deferredBreaker, deferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
+	for _, reason := range []string{queue.ReasonBusy, deferredChanged, queue.ReasonBreaker, queue.ReasonStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, bin := range refundAges {

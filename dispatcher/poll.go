@@ -36,11 +36,11 @@ func (d *dispatcher) poll(ctx, attemptCtx context.Context) error {
 	d.state.Store(polling)
 	pending, err := loop.Pending(ctx, d.outbox.PendingWork, d.log)
 	d.polls++
-	rest, next := subscribed && len(pending) == session.Buckets && d.queues.idle(), jitter.Add(restInterval, jitter.Fraction())
+	rest, next := subscribed && len(pending) == session.Buckets && d.queues.Idle(), jitter.Add(restInterval, jitter.Fraction())
 	for _, work := range pending {
 		bucket := work.Bucket
 		if work.Events {
-			d.startLease(ctx, attemptCtx, bucket)
+			d.startDelivery(ctx, attemptCtx, bucket)
 		}
 		if work.Sessions && d.polls%pollsPerSweep == 0 {
 			d.start(ctx, &d.sweeping[bucket], func() (bool, error) { return d.sweep(ctx, bucket) })
@@ -60,12 +60,12 @@ func (d *dispatcher) poll(ctx, attemptCtx context.Context) error {
 // wake ends a rest with a poll, and keeps the present poll from one.
 func (d *dispatcher) wake() {
 	if d.state.Swap(awake) == resting {
-		d.queues.drained.Set()
+		d.queues.Drained.Set()
 	}
 }
 
-func (d *dispatcher) startLease(ctx, attemptCtx context.Context, bucket session.Bucket) {
-	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.lease(attemptCtx, bucket) })
+func (d *dispatcher) startDelivery(ctx, attemptCtx context.Context, bucket session.Bucket) {
+	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.deliver(attemptCtx, bucket) })
 }
 
 // leaseRecorded starts leases of the buckets in which events were recorded. While messages may be lost, there is no rest.
@@ -75,7 +75,7 @@ func (d *dispatcher) leaseRecorded(ctx, attemptCtx context.Context) {
 	}
 	loop.Pause(ctx, gatherTime)
 	for _, bucket := range d.recorded.take() {
-		d.startLease(ctx, attemptCtx, bucket)
+		d.startDelivery(ctx, attemptCtx, bucket)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -71,7 +72,7 @@ func TestPoll_FullRedis(t *testing.T) {
 	// All attempts together are fewer than open the breaker of the dead endpoint.
 	schedule := Schedule{0, time.Millisecond}
 	const events = 30
-	undelivered := (breakerThreshold - 1) / len(schedule)
+	undelivered := (queue.BreakerThreshold - 1) / len(schedule)
 	for range events {
 		f.Event(t, acme.MerchantID)
 	}
@@ -136,7 +137,13 @@ func TestPoll_Rest(t *testing.T) {
 				f.Event(t, created.MerchantID)
 			}
 			if row.attempt {
-				d.queues.inFlight = 1
+				d.sender = senderFunc(func() delivery.Result {
+					<-t.Context().Done()
+					return delivery.Result{Reason: delivery.ReasonInterrupted}
+				})
+				f.Event(t, created.MerchantID)
+				f.leaseAll(t, d)
+				dispatchertest.Eventually(t, "an attempt is in progress", func() bool { return d.queues.InFlight() == 1 })
 			}
 			if row.lost {
 				d.recorded.Lost(9, redis.ErrUnavailable)
@@ -159,8 +166,8 @@ func TestWake(t *testing.T) {
 		d := newFixture(t).dispatcher(t)
 		d.state.Store(before)
 		d.wake()
-		if len(d.queues.drained) != polls || d.state.Load() != awake {
-			t.Errorf("in state %d: %d polls at once, want %d; then state %d, want %d", before, len(d.queues.drained), polls, d.state.Load(), awake)
+		if len(d.queues.Drained) != polls || d.state.Load() != awake {
+			t.Errorf("in state %d: %d polls at once, want %d; then state %d, want %d", before, len(d.queues.Drained), polls, d.state.Load(), awake)
 		}
 	}
 }
@@ -176,7 +183,7 @@ func (f testFixture) expiresIn(t *testing.T, s session.Session, in time.Duration
 func TestPoll_OpenBreaker(t *testing.T) {
 	f := newFixture(t)
 	acme := f.EndpointAt("https://shop.example", 7)
-	for range breakerThreshold + 1 {
+	for range queue.BreakerThreshold + 1 {
 		f.Event(t, acme.MerchantID)
 	}
 	d := f.dispatcher(t)
@@ -186,7 +193,7 @@ func TestPoll_OpenBreaker(t *testing.T) {
 	d.now = func() time.Time { return noon } // the breaker stays open
 	start(t, d)
 	dispatchertest.Eventually(t, "its breaker is open", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredBreaker)) > 0 && d.queues.attemptsInFlight() == 0
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.ReasonBreaker)) > 0 && d.queues.InFlight() == 0
 	})
 	const polls, zsets = 5, 2 * session.Buckets
 	before := f.commands(t)

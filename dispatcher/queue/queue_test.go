@@ -1,4 +1,4 @@
-package dispatcher
+package queue
 
 import (
 	"context"
@@ -20,18 +20,18 @@ import (
 
 // queueFixture has queues whose attempts wait for the test, and a clock of the test.
 type queueFixture struct {
-	*endpointQueues
+	*Queues
 
 	mu       sync.Mutex
 	clock    time.Time
 	started  []string
 	deferred []string
-	answers  map[string]chan attemptResult
+	answers  map[string]chan Result
 }
 
-func newQueueFixture(limits queueLimits) *queueFixture {
-	f := &queueFixture{clock: noon, answers: map[string]chan attemptResult{}}
-	f.endpointQueues = newEndpointQueues(f, limits, f.now)
+func newQueueFixture(limits Limits) *queueFixture {
+	f := &queueFixture{clock: noon, answers: map[string]chan Result{}}
+	f.Queues = New(f, limits, f.now)
 	return f
 }
 
@@ -47,17 +47,17 @@ func (f *queueFixture) pass(d time.Duration) {
 	f.clock = f.clock.Add(d)
 }
 
-func (f *queueFixture) answer(id string) chan attemptResult {
+func (f *queueFixture) answer(id string) chan Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.answers[id] == nil {
-		f.answers[id] = make(chan attemptResult, 1)
+		f.answers[id] = make(chan Result, 1)
 	}
 	return f.answers[id]
 }
 
-func (f *queueFixture) attempt(_ context.Context, j job) attemptResult {
-	id := j.lease.Event.ID
+func (f *queueFixture) Attempt(_ context.Context, j Job) Result {
+	id := j.Lease.Event.ID
 	answer := f.answer(id)
 	f.mu.Lock()
 	f.started = append(f.started, id)
@@ -65,26 +65,26 @@ func (f *queueFixture) attempt(_ context.Context, j job) attemptResult {
 	return <-answer
 }
 
-func (f *queueFixture) deferJobs(_ context.Context, _ time.Duration, reason string, jobs ...job) {
+func (f *queueFixture) Defer(_ context.Context, _ time.Duration, reason string, jobs ...Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range jobs {
-		f.deferred = append(f.deferred, j.lease.Event.ID+" "+reason)
+		f.deferred = append(f.deferred, j.Lease.Event.ID+" "+reason)
 	}
 }
 
 // newJob returns a job of a merchant. What is before a slash in its name is the namespace; else it has one of its own.
-func (f *queueFixture) newJob(merchant string, n int) job {
+func (f *queueFixture) newJob(merchant string, n int) Job {
 	namespace, _, _ := strings.Cut(merchant, "/")
-	return job{
-		lease:    outbox.Lease{Event: feed.Event{ID: fmt.Sprintf("%s%d", merchant, n), MerchantID: merchant}},
-		endpoint: endpoints.Endpoint{Merchant: types.NamespacedName{Namespace: namespace}},
-		startBy:  f.now().Add(13 * time.Second), leaseEnd: f.now().Add(30 * time.Second),
+	return Job{
+		Lease:    outbox.Lease{Event: feed.Event{ID: fmt.Sprintf("%s%d", merchant, n), MerchantID: merchant}},
+		Endpoint: endpoints.Endpoint{Merchant: types.NamespacedName{Namespace: namespace}},
+		StartBy:  f.now().Add(13 * time.Second), LeaseEnd: f.now().Add(30 * time.Second),
 	}
 }
 
 func (f *queueFixture) offerJob(merchant string, n int) (delay time.Duration, reason string) {
-	delay, reason, _ = f.offer(context.Background(), f.newJob(merchant, n))
+	delay, reason, _ = f.Offer(context.Background(), f.newJob(merchant, n))
 	return delay, reason
 }
 
@@ -108,7 +108,7 @@ func (f *queueFixture) awaitStarted(t *testing.T, want ...string) {
 
 func (f *queueFixture) awaitInFlight(t *testing.T, want int) {
 	t.Helper()
-	dispatchertest.Eventually(t, fmt.Sprintf("%d attempts are in progress", want), func() bool { return f.attemptsInFlight() == want })
+	dispatchertest.Eventually(t, fmt.Sprintf("%d attempts are in progress", want), func() bool { return f.InFlight() == want })
 }
 
 func (f *queueFixture) awaitDeferred(t *testing.T, want ...string) {
@@ -117,7 +117,7 @@ func (f *queueFixture) awaitDeferred(t *testing.T, want ...string) {
 }
 
 func TestTake_EndpointsTakeTurns(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 2, maxInFlight: 3, jobsPerAttempt: 10})
+	f := newQueueFixture(Limits{Concurrency: 2, MaxInFlight: 3, JobsPerAttempt: 10})
 	f.prove("a", "b")
 	for n := range 4 {
 		f.offerJob("a", n)
@@ -126,21 +126,21 @@ func TestTake_EndpointsTakeTurns(t *testing.T) {
 	f.awaitStarted(t, "a0", "a1", "b0")
 	f.offerJob("c", 0) // all places are taken, and a is not ready
 	f.offerJob("b", 1)
-	f.answer("a0") <- succeeded
+	f.answer("a0") <- Succeeded
 	f.awaitStarted(t, "a0", "a1", "b0", "c0") // c came before a and b could have another
-	f.answer("b0") <- succeeded
+	f.answer("b0") <- Succeeded
 	f.awaitStarted(t, "a0", "a1", "b0", "b1", "c0")
 	for _, id := range []string{"a1", "a2", "a3", "b1", "c0"} {
-		f.answer(id) <- succeeded
+		f.answer(id) <- Succeeded
 	}
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0")
-	f.close(t.Context())
-	if !f.wait(dispatchertest.Patience) {
+	f.Close(t.Context())
+	if !f.Wait(dispatchertest.Patience) {
 		t.Fatal("attempts never ended")
 	}
 	for _, queues := range f.queues {
-		if len(queues) != 0 || f.attemptsInFlight() != 0 || f.waiting != 0 {
-			t.Errorf("left are %d queues, %d attempts, %d events", len(queues), f.attemptsInFlight(), f.waiting)
+		if len(queues) != 0 || f.InFlight() != 0 || f.waiting != 0 {
+			t.Errorf("left are %d queues, %d attempts, %d events", len(queues), f.InFlight(), f.waiting)
 		}
 	}
 	if len(f.tenants) != 0 {
@@ -150,84 +150,84 @@ func TestTake_EndpointsTakeTurns(t *testing.T) {
 
 // Else a hundred endpoints that hang would take all places.
 func TestTake_MorePlacesWithEachSuccess(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 3, maxInFlight: 100, jobsPerAttempt: 10})
+	f := newQueueFixture(Limits{Concurrency: 3, MaxInFlight: 100, JobsPerAttempt: 10})
 	for n := range 9 {
 		f.offerJob("a", n)
 	}
 	f.awaitStarted(t, "a0")
-	f.answer("a0") <- succeeded
+	f.answer("a0") <- Succeeded
 	f.awaitStarted(t, "a0", "a1", "a2")
-	f.answer("a1") <- succeeded
+	f.answer("a1") <- Succeeded
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4")
-	f.answer("a2") <- succeeded
+	f.answer("a2") <- Succeeded
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4", "a5") // no more than three at a time
-	f.answer("a3") <- failed
+	f.answer("a3") <- Failed
 	for n := 4; n < 9; n++ {
-		f.answer(fmt.Sprintf("a%d", n)) <- succeeded
+		f.answer(fmt.Sprintf("a%d", n)) <- Succeeded
 	}
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
-	f.close(t.Context())
-	f.wait(dispatchertest.Patience)
+	f.Close(t.Context())
+	f.Wait(dispatchertest.Patience)
 }
 
 // A failing endpoint is tried one event at a time, and then not at all.
 func TestTake_FailingEndpoint(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 2, maxInFlight: 100, jobsPerAttempt: 10})
+	f := newQueueFixture(Limits{Concurrency: 2, MaxInFlight: 100, JobsPerAttempt: 10})
 	f.prove("a")
 	for n := range 9 {
 		f.offerJob("a", n)
 	}
 	f.awaitStarted(t, "a0", "a1")
-	f.answer("a0") <- failed
-	f.answer("a1") <- failed
-	for n, started := 2, []string{"a0", "a1"}; n < breakerThreshold; n++ {
+	f.answer("a0") <- Failed
+	f.answer("a1") <- Failed
+	for n, started := 2, []string{"a0", "a1"}; n < BreakerThreshold; n++ {
 		started = append(started, fmt.Sprintf("a%d", n))
 		f.awaitStarted(t, started...)
-		f.answer(started[n]) <- failed
+		f.answer(started[n]) <- Failed
 	}
 	f.awaitDeferred(t, "a5 breaker", "a6 breaker", "a7 breaker", "a8 breaker")
-	if after, why := f.offerJob("a", 9); why != deferredBreaker || after != minOpen {
+	if after, why := f.offerJob("a", 9); why != ReasonBreaker || after != minOpen {
 		t.Errorf("while it is open: %s, after %s", why, after)
 	}
 	if _, why := f.offerJob("b", 0); why != "" {
-		t.Errorf("another endpoint: %s", why)
+		t.Errorf("another Endpoint: %s", why)
 	}
 	f.pass(minOpen)
 	f.offerJob("a", 10)
 	f.offerJob("a", 11)
 	f.awaitStarted(t, "a0", "a1", "a10", "a2", "a3", "a4", "b0")
-	f.answer("a10") <- succeeded
+	f.answer("a10") <- Succeeded
 	f.offerJob("a", 12)
 	f.awaitStarted(t, "a0", "a1", "a10", "a11", "a12", "a2", "a3", "a4", "b0")
 	for _, id := range []string{"a11", "a12", "b0"} {
-		f.answer(id) <- succeeded
+		f.answer(id) <- Succeeded
 	}
-	f.close(t.Context())
-	f.wait(dispatchertest.Patience)
+	f.Close(t.Context())
+	f.Wait(dispatchertest.Patience)
 }
 
 // Else an attempt could go on while another dispatcher has the event.
 func TestWork_LateJobIsDeferred(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 1, jobsPerAttempt: 10})
+	f := newQueueFixture(Limits{Concurrency: 1, MaxInFlight: 1, JobsPerAttempt: 10})
 	f.offerJob("a", 0)
 	f.offerJob("a", 1)
 	f.awaitStarted(t, "a0")
 	f.pass(13*time.Second + time.Millisecond)
 	f.offerJob("a", 2)
-	f.answer("a0") <- succeeded
+	f.answer("a0") <- Succeeded
 	f.awaitDeferred(t, "a1 busy")
 	f.awaitStarted(t, "a0", "a2")
-	f.answer("a2") <- succeeded
-	f.close(t.Context())
-	f.wait(dispatchertest.Patience)
+	f.answer("a2") <- Succeeded
+	f.Close(t.Context())
+	f.Wait(dispatchertest.Patience)
 }
 
 func TestRoom_BoundsWaitingJobs(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 2, jobsPerAttempt: 2})
+	f := newQueueFixture(Limits{Concurrency: 1, MaxInFlight: 2, JobsPerAttempt: 2})
 	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	want := func(when string, wantRoom map[string]int, wantEach int) {
 		t.Helper()
-		if room, each := f.room(bucket); !maps.Equal(room, wantRoom) || each != wantEach {
+		if room, each := f.Room(bucket); !maps.Equal(room, wantRoom) || each != wantEach {
 			t.Errorf("%s: room for %v, and for %d of each other", when, room, each)
 		}
 	}
@@ -237,7 +237,7 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 	want("one attempt and one waiting event", map[string]int{"a": 1}, 2)
 	f.offerJob("a", 2)
 	want("two waiting events", map[string]int{"a": 0}, 2)
-	if full, _ := f.room(bucket + 1); len(full) != 0 {
+	if full, _ := f.Room(bucket + 1); len(full) != 0 {
 		t.Errorf("in another bucket %v are full", full)
 	}
 	for _, merchant := range []string{"b", "c", "d"} {
@@ -249,25 +249,25 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 	}
 	want("eight waiting events", map[string]int{"a": 0}, 0)
 	for _, id := range []string{"b0", "c0", "d0", "e0", "e1", "e2", "e3", "a0"} {
-		f.answer(id) <- succeeded
+		f.answer(id) <- Succeeded
 	}
 	f.awaitStarted(t, "a0", "a1", "b0", "c0", "d0", "e0", "e1", "e2", "e3")
 	want("half of the queue", map[string]int{"a": 1}, 2)
-	if len(f.drained) != 1 {
+	if len(f.Drained) != 1 {
 		t.Error("no poll was requested")
 	}
-	f.close(t.Context())
+	f.Close(t.Context())
 	f.awaitDeferred(t, "a2 stopping")
-	if after, why := f.offerJob("e", 0); why != deferredStopping || after != 0 {
+	if after, why := f.offerJob("e", 0); why != ReasonStopping || after != 0 {
 		t.Errorf("after it was closed: %s, after %s", why, after)
 	}
-	f.answer("a1") <- succeeded
-	f.wait(dispatchertest.Patience)
+	f.answer("a1") <- Succeeded
+	f.Wait(dispatchertest.Patience)
 }
 
 // An endpoint that answers slowly has fewer events waiting here: they would keep others' out. Its free attempts are always filled.
 func TestQueueLimits_Room(t *testing.T) {
-	limits := queueLimits{concurrency: 8, maxInFlight: 512, jobsPerAttempt: 16}
+	limits := Limits{Concurrency: 8, MaxInFlight: 512, JobsPerAttempt: 16}
 	for name, row := range map[string]struct {
 		took              time.Duration
 		inFlight, waiting int
@@ -282,7 +282,7 @@ func TestQueueLimits_Room(t *testing.T) {
 		"slow, no place left":   {10 * time.Second, 8, 0, 0},
 		"slow, nothing started": {10 * time.Second, 0, 9, 0},
 	} {
-		queue := &endpointQueue{breaker: breaker{successes: 7}, inFlight: row.inFlight, jobs: make([]job, row.waiting)}
+		queue := &accountQueue{breaker: breaker{successes: 7}, inFlight: row.inFlight, jobs: make([]Job, row.waiting)}
 		queue.note(row.took)
 		if got := limits.free(queue); got != row.want {
 			t.Errorf("%s: room for %d, want %d", name, got, row.want)
@@ -293,7 +293,7 @@ func TestQueueLimits_Room(t *testing.T) {
 // Sixteen merchants answer slowly, and well: each may have eight attempts. All of them together do not keep others waiting, of the same
 // namespace or of another.
 func TestTake_SlowEndpoints(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 8, maxInFlight: 64, jobsPerAttempt: 16})
+	f := newQueueFixture(Limits{Concurrency: 8, MaxInFlight: 64, JobsPerAttempt: 16})
 	const kept = 64 / 16
 	slow := func(i int) string { return fmt.Sprintf("slow/%c", 'a'+i) }
 	for i := range 16 {
@@ -316,11 +316,11 @@ func TestTake_SlowEndpoints(t *testing.T) {
 
 	// The next places go to those who have the fewest in progress: namespaces first, then endpoints.
 	for i, want := range []string{"other4/quick-0", "other5/quick-0"} {
-		f.answer(slow(i) + "0") <- succeeded
+		f.answer(slow(i) + "0") <- Succeeded
 		dispatchertest.Eventually(t, want+" has the place", func() bool { return slices.Contains(f.seen(&f.started), want) })
 	}
 	for i := range kept + 3 {
-		f.answer(slow(2+i) + "0") <- succeeded
+		f.answer(slow(2+i) + "0") <- Succeeded
 	}
 	for i := range kept + 3 {
 		want := fmt.Sprintf("slow/quick%d-0", i)
@@ -333,17 +333,17 @@ func TestTake_SlowEndpoints(t *testing.T) {
 // finishAll ends all attempts, and looks for what is left.
 func (f *queueFixture) finishAll(t *testing.T) {
 	t.Helper()
-	f.close(t.Context())
+	f.Close(t.Context())
 	dispatchertest.Eventually(t, "all attempts have ended", func() bool {
 		for _, id := range f.seen(&f.started) {
 			select {
-			case f.answer(id) <- succeeded:
+			case f.answer(id) <- Succeeded:
 			default: // it was answered before
 			}
 		}
-		return f.attemptsInFlight() == 0
+		return f.InFlight() == 0
 	})
-	f.wait(dispatchertest.Patience)
+	f.Wait(dispatchertest.Patience)
 	if len(f.ready) != 0 || f.inFlight != 0 || f.waiting != 0 {
 		t.Errorf("left are %d ready namespaces, %d attempts, %d events", len(f.ready), f.inFlight, f.waiting)
 	}
@@ -351,7 +351,7 @@ func (f *queueFixture) finishAll(t *testing.T) {
 
 // A namespace alone has all places but those that are kept. While another one waits, it gets no more until they have equally many.
 func TestTake_NamespacesShare(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 8, jobsPerAttempt: 16})
+	f := newQueueFixture(Limits{Concurrency: 1, MaxInFlight: 8, JobsPerAttempt: 16})
 	for i := range 20 {
 		f.offerJob(fmt.Sprintf("big/%02d-", i), 0)
 	}
@@ -360,7 +360,7 @@ func TestTake_NamespacesShare(t *testing.T) {
 		f.offerJob(fmt.Sprintf("small/%02d-", i), 0)
 	}
 	for _, id := range f.seen(&f.started)[:8] {
-		f.answer(id) <- succeeded
+		f.answer(id) <- Succeeded
 	}
 	dispatchertest.Eventually(t, "the places are shared", func() bool { return len(f.seen(&f.started)) == 16 })
 	f.mu.Lock()
@@ -378,17 +378,17 @@ func TestTake_NamespacesShare(t *testing.T) {
 
 // An endpoint that failed and gets no more events is forgotten, and so is its namespace.
 func TestRoom_ForgetsOldFailures(t *testing.T) {
-	f := newQueueFixture(queueLimits{concurrency: 1, maxInFlight: 8, jobsPerAttempt: 16})
+	f := newQueueFixture(Limits{Concurrency: 1, MaxInFlight: 8, JobsPerAttempt: 16})
 	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	f.offerJob("a", 0)
-	f.answer("a0") <- failed
+	f.answer("a0") <- Failed
 	f.awaitInFlight(t, 0)
 	f.pass(maxIdle)
-	if room, _ := f.room(bucket); len(room) != 1 {
+	if room, _ := f.Room(bucket); len(room) != 1 {
 		t.Error("the failure is forgotten already")
 	}
 	f.pass(time.Second)
-	if room, _ := f.room(bucket); len(room) != 0 || len(f.tenants) != 0 {
+	if room, _ := f.Room(bucket); len(room) != 0 || len(f.tenants) != 0 {
 		t.Errorf("after an hour there are %v, and %d namespaces", room, len(f.tenants))
 	}
 }
@@ -397,11 +397,11 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func TestBreaker_OpensAfterFailuresInARow(t *testing.T) {
 	var b breaker
-	for i := range breakerThreshold {
+	for i := range BreakerThreshold {
 		if b.remaining(noon) != 0 {
 			t.Fatalf("open after %d failures", i)
 		}
-		if open := b.failed(noon); open != (i == breakerThreshold-1) {
+		if open := b.failed(noon); open != (i == BreakerThreshold-1) {
 			t.Fatalf("after %d failures it says that it is open: %t", i+1, open)
 		}
 	}
@@ -426,7 +426,7 @@ func TestBreaker_OpensAfterFailuresInARow(t *testing.T) {
 func TestBreaker_OpenTimes(t *testing.T) {
 	var b breaker
 	var got []time.Duration
-	for range breakerThreshold + 60 {
+	for range BreakerThreshold + 60 {
 		if b.failed(noon) {
 			got = append(got, b.remaining(noon))
 		}
@@ -436,7 +436,7 @@ func TestBreaker_OpenTimes(t *testing.T) {
 			t.Errorf("break %d took %s, want %d s", i, got[i], want)
 		}
 	}
-	if last := got[len(got)-1]; last != maxOpen {
+	if last := got[len(got)-1]; last != MaxOpen {
 		t.Errorf("the last break took %s", last)
 	}
 }
