@@ -184,6 +184,7 @@ func TestKeyForms_Replaced(t *testing.T) {
 // An ApiKey that is created anew between the console's read and its write is not switched either.
 func TestDisableKey_Replaced(t *testing.T) {
 	f := newFixture(t)
+	f.keys.ForceTimeout = time.Millisecond
 	m := f.merchant("acme")
 	seen := f.apiKey(m, "till-1")
 	if err := cluster.Client.Delete(t.Context(), seen); err != nil {

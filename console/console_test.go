@@ -124,6 +124,7 @@ func TestConsole_PagesInTurn(t *testing.T) {
 				}
 				ends = append(ends, end)
 			}
+			f.turnTimeout = time.Millisecond
 			for _, path := range []string{f.URL + "/", acme, acme + "/payments", acme + "/payments/ps_1"} {
 				page := alices.Get(t, path)
 				if page.Status != http.StatusServiceUnavailable || page.Header.Get("Retry-After") == "" || !strings.Contains(page.Text, "Too many pages") {
@@ -137,12 +138,16 @@ func TestConsole_PagesInTurn(t *testing.T) {
 			if len(ends) == maxPages {
 				want = http.StatusServiceUnavailable
 			}
+			if want == http.StatusOK {
+				f.turnTimeout = defaultTurnTimeout
+			}
 			if page := others.Get(t, acme); page.Status != want {
 				t.Errorf("the page of another person: %d, want %d: %s", page.Status, want, page.Text)
 			}
 			for _, end := range ends {
 				end()
 			}
+			f.turnTimeout = defaultTurnTimeout
 			if page := alices.Get(t, acme); page.Status != http.StatusOK {
 				t.Errorf("when the others have ended: %d %s", page.Status, page.Text)
 			}

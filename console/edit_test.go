@@ -79,6 +79,7 @@ func TestEdit_ChangedMeanwhile(t *testing.T) {
 // A change may take as long as a request: a slow API server is no reason to tell people that it is unavailable.
 func TestEdit_SlowKubernetes(t *testing.T) {
 	f := newFixture(t)
+	f.keys.ForceTimeout = time.Millisecond
 	f.apiKey(f.merchant("acme"), "till-1")
 	f.grant(user(alice), []string{"get", "editallowlist", "issuekeys"})
 	browser := f.signedIn(alice)

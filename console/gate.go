@@ -32,6 +32,8 @@ type gate struct {
 	objects    *objects.Client
 	namespaces []string      // whose Merchants are shown; empty: all
 	turns      *web.Inflight // pages in progress that read keys or payments
+	// turnTimeout is how long a page waits for its turn.
+	turnTimeout time.Duration
 }
 
 // routes adds handlers to mux. An error of a handler becomes a page.
@@ -83,14 +85,14 @@ const (
 	maxPages = 16
 	// maxPersonPages bounds such pages of one person, so that nobody takes all places.
 	maxPersonPages = 4
-	// turnTimeout is how long a page waits for its turn.
-	turnTimeout = 2 * time.Second
+	// defaultTurnTimeout is how long a page waits for its turn.
+	defaultTurnTimeout = 2 * time.Second
 )
 
 // inTurn returns the handler of a page that costs memory: each waits for its turn before it reads anything.
 func (g *gate) inTurn(handle personHandler) personHandler {
 	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
-		ctx, cancel := context.WithTimeout(req.Context(), turnTimeout)
+		ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
 		defer cancel()
 		end, err := g.turns.Await(ctx, viewer.User)
 		if err != nil {

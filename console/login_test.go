@@ -409,6 +409,7 @@ func TestSignIn_ReservedGroups(t *testing.T) {
 
 // The sign-in works with a provider that we did not write: discovery, PKCE, which it requires, groups, and sign-out.
 func TestSignIn_NodeProvider(t *testing.T) {
+	t.Parallel()
 	provider := oidctest.StartNode(t, map[string][]string{"carol": {"other", "shop-staff"}})
 	f := newFixture(t, func(o *Options) {
 		o.Provider.IssuerURL, o.Provider.Scopes = provider.Issuer, []string{"profile", "groups"}

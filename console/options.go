@@ -20,7 +20,7 @@ import (
 
 // Options configure Run. Start from DefaultOptions; RedisURL, ExternalURL and the provider have no default.
 type Options struct {
-	// Options are those of every role.
+	// Options are the options of every role.
 	role.Options
 
 	// WatchNamespaces are the namespaces whose Merchants are shown; empty: all.
@@ -37,7 +37,7 @@ type Options struct {
 	APIURL string
 	// InternalURL is the origin of the API's internal port, where keys are rotated; https, or http on a loopback address.
 	InternalURL string
-	// InternalCAFile has the certificate authority of the internal port. Default: those of the system.
+	// InternalCAFile has the certificate authority of the internal port. Default: the authorities of the system.
 	InternalCAFile string
 	// InternalTokenFile has the token for the internal port, if it wants an audience of its own. Default: the account's token.
 	InternalTokenFile string
@@ -65,7 +65,7 @@ const (
 	writeTimeout = web.RequestTimeout + 3*time.Second
 )
 
-// ProviderOptions are those of the OpenID provider.
+// ProviderOptions are the options of the OpenID provider.
 type ProviderOptions = login.ProviderOptions
 
 // DefaultOptions returns Options with every default filled in.

@@ -69,6 +69,7 @@ func notMade() (int, string) { return http.StatusNotFound, "" }
 // A secret that the operator has not made yet, or that the API cannot read at the moment, is asked for again. Of one that cannot be shown the page
 // does not say that it was made, nor that another one would be shown at once.
 func TestRotateSigningSecret(t *testing.T) {
+	t.Parallel()
 	const secret, shown = `{"secret":"whsec_VGhpc0lzQVNhbXBsZQ=="}`, "whsec_VGhpc0lzQVNhbXBsZQ=="
 	const notInTime, refused = "could not be shown in time", "make another one after that is fixed"
 	then := func(status int, body string) func(int) (int, string) { // twice, and then the secret
@@ -103,9 +104,10 @@ func TestRotateSigningSecret(t *testing.T) {
 		{"no right", always(http.StatusForbidden, ""), http.StatusServiceUnavailable, refused, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			f := newFixture(t)
 			if test.says == notInTime {
-				f.webhook.AnswerTimeout = time.Second
+				f.webhook.AnswerTimeout = 100 * time.Millisecond
 			}
 			m := f.merchant("acme", withWebhook)
 			f.grant(user(alice), []string{"get", "editwebhook"})
@@ -138,6 +140,7 @@ func TestRotateSigningSecret(t *testing.T) {
 
 // A change whose answer was lost may have been made, and then its secret is shown all the same: nobody could ask for it again.
 func TestRotateSigningSecret_AnswerLost(t *testing.T) {
+	t.Parallel()
 	broken := func(*http.Response) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 	again := func(done *http.Response) (*http.Response, error) { // client-go sends it again after that
 		answer := httptest.NewRecorder()
@@ -165,6 +168,7 @@ func TestRotateSigningSecret_AnswerLost(t *testing.T) {
 		{"sent twice, too many reads", again, http.StatusTooManyRequests, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			f := newFixture(t)
 			m := f.merchant("acme", withWebhook)
 			f.grant(user(alice), []string{"get", "editwebhook"})
@@ -273,7 +277,7 @@ func TestRotateSigningSecret_SaysHowManyAreSafe(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "editwebhook"})
-	f.webhook.AnswerTimeout = time.Second
+	f.webhook.AnswerTimeout = 100 * time.Millisecond
 	f.signingAPI(func(int) (int, string) { return http.StatusNotFound, "" })
 	path, browser := f.URL+"/merchants/"+f.namespace+"/acme/webhook/rotate-secret", f.signedIn(alice)
 	safe := fmt.Sprintf("more than %d in 24 hours", published.MaxRetired)

@@ -51,7 +51,7 @@ const Timeout = 10 * time.Second
 type Options struct {
 	// URL is the origin of the API's internal port.
 	URL string
-	// CAFile has the certificate authority of the port; empty: those of the system.
+	// CAFile has the certificate authority of the port; empty: the authorities of the system.
 	CAFile string
 	// TokenFile has the token for the port; empty: the account's token.
 	TokenFile string

@@ -38,7 +38,7 @@ type keyForm struct {
 	Action   string           // the last part of the path that it is sent to
 	Name     string           // what was entered
 	Test     bool             // chosen: a test key
-	All      bool             // chosen: all permissions, not those of a till
+	All      bool             // chosen: all permissions, not the permissions of a till
 	Error    string
 	Overlaps []overlap
 	Manager  gitops.Manager // of the key; the zero Manager: none

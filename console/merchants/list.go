@@ -153,7 +153,7 @@ func (h *Handler) keyTroubles(ctx context.Context) (map[client.ObjectKey][]strin
 	}
 	now, troubles := h.Pages.Now(), map[client.ObjectKey][]string{}
 	for i := range known {
-		if len(known[i].Status.Conditions) == 0 { // as most: strip keeps those of a trouble only
+		if len(known[i].Status.Conditions) == 0 { // most have none: the cache keeps only the conditions that need attention
 			continue
 		}
 		row, trouble := keys.NewRow(h.Pages.Words, known[i], now), ""

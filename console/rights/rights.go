@@ -33,7 +33,7 @@ func NewSubject(p login.Person) authz.Subject {
 // ErrNone means that the person may see the Merchant, and not do this.
 var ErrNone = errors.New("no right")
 
-// Reviewer reviews the rights of people. It is safe for concurrent use. The errors of its methods are those of authz.Reviewer.
+// Reviewer reviews the rights of people. It is safe for concurrent use. Its methods return the errors of authz.Reviewer.
 type Reviewer struct {
 	Reviews *authz.Reviewer
 }
@@ -122,7 +122,7 @@ func (v *Reviewer) Visible(ctx context.Context, p login.Person, all []*v1alpha1.
 		}
 		if asked == MaxSingleReviews {
 			unasked.Store(true)
-			continue // those of a namespace with the right may follow
+			continue // Merchants of a namespace with the right may follow
 		}
 		asked++
 		reviews.Go(func() (err error) {

@@ -20,7 +20,7 @@ import (
 type Attempt struct {
 	At   time.Time
 	Kind v1alpha1.WebhookEvent
-	// Why says how it failed; of a delivered one it says that.
+	// Why says how it failed; if it was delivered, Why says so.
 	Why  string
 	Took string
 }
@@ -40,7 +40,7 @@ func duration(w web.Words, d time.Duration) string {
 	return w.Text("attempt.took.s", fmt.Sprintf("%.1f", d.Seconds()))
 }
 
-// ReadAttempts returns the last failed attempts, the newest first. Errors are those of ReadHealth.
+// ReadAttempts returns the last failed attempts, the newest first. It returns the errors of ReadHealth.
 func (h *Handler) ReadAttempts(ctx context.Context, merchant *v1alpha1.Merchant) ([]Attempt, error) {
 	found, err := h.Outbox.Attempts(ctx, published.ID(merchant.UID), h.Pages.Now())
 	if err != nil {
@@ -82,7 +82,7 @@ type testPage struct {
 	Answer                    template.HTML
 	EventID                   string
 	Disabled                  bool // the webhook
-	// Former: the answer is that of a URL that the webhook has no longer.
+	// Former: the answer came from a URL that the webhook no longer has.
 	Former bool
 }
 

@@ -90,7 +90,7 @@ type resendForm struct {
 	Error    string
 }
 
-// newResendForm returns the form that a request asks for. Errors: ErrNoDeadLetter, those of Redis.
+// newResendForm returns the form that a request asks for. It returns ErrNoDeadLetter, redis.ErrUnavailable or redis.ErrCorrupt.
 func (h *Handler) newResendForm(r *web.Request) (form resendForm, err error) {
 	form = resendForm{Merchant: r.Merchant, Event: r.FormValue("event"), Clock: h.Pages.Clock(r.Merchant)}
 	if form.Webhook, err = h.ReadHealth(r.Context(), r.Merchant); err != nil {
@@ -161,7 +161,7 @@ func (h *Handler) ResendDeadLetters(w http.ResponseWriter, r *web.Request) error
 	return h.renderResendForm(w, r, http.StatusConflict, form)
 }
 
-// resend returns how many were sent. Errors: errNoWebhook, errDisabled, those of Redis.
+// resend returns how many were sent. It returns errNoWebhook, errDisabled, redis.ErrUnavailable or redis.ErrCorrupt.
 func (h *Handler) resend(ctx context.Context, form resendForm, resume bool) (sent int, err error) {
 	if form.Merchant.Spec.Webhook == nil {
 		return 0, errNoWebhook
