@@ -23,6 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
+	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -31,7 +32,7 @@ type apiFlags struct {
 	url              string
 	apiKey           string
 	keyStdin, keyEnv bool
-	mode             modeFlag
+	mode             keys.ModeFlag
 	// lists: the command also lists, for which the key needs that permission. It needs read in any case.
 	lists bool
 }
@@ -65,7 +66,7 @@ func (f *apiFlags) add(cmd *cobra.Command, p *plugin) {
 
 // addMode adds --mode, for what is apart in test mode.
 func (f *apiFlags) addMode(cmd *cobra.Command) {
-	f.mode = modeFlag(v1alpha1.ModeLive)
+	f.mode = keys.ModeFlag(v1alpha1.ModeLive)
 	cmd.Flags().Var(&f.mode, "mode", "Live, or Test: payments of test mode")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"Live", "Test"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 }
@@ -112,15 +113,15 @@ func (f *apiFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*a
 			return nil, err
 		}
 		wantID = published.PublicMerchantID(published.ID(object.UID))
-		keys, err := kube.MerchantKeys(ctx, object)
+		own, err := kube.MerchantKeys(ctx, object)
 		if err != nil {
 			return nil, err
 		}
-		a.keyNames = make(map[string]string, len(keys))
-		for i := range keys {
-			a.keyNames[published.ID(keys[i].UID)] = keys[i].Name
+		a.keyNames = make(map[string]string, len(own))
+		for i := range own {
+			a.keyNames[published.ID(own[i].UID)] = own[i].Name
 		}
-		if a.key, a.readAgain, err = f.deliveredKey(ctx, kube, object, keys); err != nil {
+		if a.key, a.readAgain, err = f.reveal(ctx, kube, object, own); err != nil {
 			return nil, err
 		}
 	}
@@ -143,9 +144,9 @@ func (f *apiFlags) readOwnKey(p *plugin) (string, error) {
 	return "", terminal.Usage("Set API_KEY, or use --key-stdin.", "--key-env is given, and API_KEY is empty")
 }
 
-// deliveredKey returns the key of an ApiKey of the merchant, and how to read it again after a rotation.
-func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (plaintext string, again func(context.Context) (string, error), err error) {
-	key, err := f.choose(ctx, kube, merchant, keys)
+// reveal returns the key of an ApiKey of the merchant, and how to read it again after a rotation.
+func (f *apiFlags) reveal(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, own []v1alpha1.ApiKey) (plaintext string, again func(context.Context) (string, error), err error) {
+	key, err := f.choose(ctx, kube, merchant, own)
 	if err != nil {
 		return "", nil, err
 	}
@@ -154,14 +155,14 @@ func (f *apiFlags) deliveredKey(ctx context.Context, kube *cluster.Cluster, merc
 		if err != nil {
 			return "", err
 		}
-		return deliveredKey(ctx, kube, current)
+		return keys.Reveal(ctx, kube, current)
 	}
-	plaintext, err = deliveredKey(ctx, kube, key)
+	plaintext, err = keys.Reveal(ctx, kube, key)
 	return plaintext, again, err
 }
 
 // choose returns the ApiKey that is named, or the first one of the merchant and mode that works, may do what the command asks, and has a Secret.
-func (f *apiFlags) choose(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey) (*v1alpha1.ApiKey, error) {
+func (f *apiFlags) choose(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, own []v1alpha1.ApiKey) (*v1alpha1.ApiKey, error) {
 	if f.apiKey != "" {
 		key, err := kube.ApiKey(ctx, f.apiKey)
 		switch {
@@ -174,11 +175,11 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster.Cluster, merchant *
 		return key, err
 	}
 	var narrow []string // keys that lack a permission alone
-	for i := range keys {
-		key := &keys[i]
+	for i := range own {
+		key := &own[i]
 		mode := cmp.Or(key.Spec.Mode, v1alpha1.ModeLive)
-		if modeFlag(mode) == f.mode && key.Spec.State != v1alpha1.ApiKeyDisabled &&
-			meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.UsableCondition) && delivered(key) == nil {
+		if keys.ModeFlag(mode) == f.mode && key.Spec.State != v1alpha1.ApiKeyDisabled &&
+			meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.UsableCondition) && keys.Delivered(key) == nil {
 			if len(f.missing(key)) == 0 {
 				return key, nil
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
+	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
@@ -71,7 +72,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	root.SetFlagErrorFunc(terminal.FlagError)
 	p.access = cluster.NewAccess(root.PersistentFlags(), version, streams.ErrOut)
 	_ = root.RegisterFlagCompletionFunc("context", p.access.CompleteContexts) // fails only for an unknown flag
-	root.AddCommand(p.statusCommand(), p.onboardCommand(), p.keysCommand(), p.explainCommand(), p.allowlistCommand(), p.planCommand(), p.webhooksCommand(), p.paymentsCommand(),
+	root.AddCommand(p.statusCommand(), p.onboardCommand(), keys.Command(p.access, p.IOStreams, p.now), p.explainCommand(), p.allowlistCommand(), p.planCommand(), p.webhooksCommand(), p.paymentsCommand(),
 		p.listenCommand(), p.reportCommand(), p.versionCommand())
 	return root
 }

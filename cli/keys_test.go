@@ -16,6 +16,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
+	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
@@ -190,9 +191,9 @@ func TestRotate_TriggerRotatesNothing(t *testing.T) {
 	run(t, n.Namespace, "keys rotate console").want(t, terminal.ExitError, "delivery.policy None", "console")
 	run(t, n.Namespace, "keys reveal console").want(t, terminal.ExitError, "shown once")
 
-	external := newApiKey("external", "acme", "", defaultOverlap)
+	external := keys.New("external", "acme", "", keys.DefaultOverlap)
 	external.Namespace, external.Spec.KeyDigest = n.Namespace, strings.Repeat("ab", 32)
-	git := newApiKey("git", "acme", "", defaultOverlap)
+	git := keys.New("git", "acme", "", keys.DefaultOverlap)
 	git.Namespace, git.Labels = n.Namespace, map[string]string{"kustomize.toolkit.fluxcd.io/name": "shops", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
 	for _, key := range []*v1alpha1.ApiKey{external, git} {
 		if err := installation.Client.Create(t.Context(), key); err != nil {

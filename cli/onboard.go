@@ -15,6 +15,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
+	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
@@ -26,8 +27,8 @@ func (p *plugin) onboardCommand() *cobra.Command {
 		allow    blocksFlag
 		key      string
 		secret   string
-		may      permissionsFlag
-		write    writeFlags
+		may      keys.PermissionsFlag
+		write    keys.WriteFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "onboard NAME --display-name TEXT",
@@ -47,8 +48,8 @@ func (p *plugin) onboardCommand() *cobra.Command {
 	flags.StringVar(&webhook, "webhook", "", "https URL that receives its events; empty: none")
 	flags.StringVar(&key, "key", "", "name of the ApiKey; empty: the name of the merchant followed by -1")
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name of the ApiKey followed by -key")
-	may.add(cmd)
-	write.add(cmd, p)
+	may.Add(cmd)
+	write.Add(cmd, p.IOStreams)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if spec.DisplayName == "" {
 			return terminal.Usage(terminal.SeeHelp(cmd), "--display-name is missing")
@@ -64,15 +65,15 @@ func (p *plugin) onboardCommand() *cobra.Command {
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Merchant"},
 			ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: spec,
 		}
-		apiKey := newApiKey(key, merchant.Name, secret, defaultOverlap)
+		apiKey := keys.New(key, merchant.Name, secret, keys.DefaultOverlap)
 		apiKey.Spec.Permissions = may
 		if err := cluster.CheckName("Merchant", merchant.Name); err != nil {
 			return err
 		}
-		if err := checkKey(apiKey, defaultOverlap); err != nil {
+		if err := keys.Check(apiKey, keys.DefaultOverlap); err != nil {
 			return err
 		}
-		kube, err := write.connect(p)
+		kube, err := write.Connect(p.access)
 		if err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *writeFlags) error {
+func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *keys.WriteFlags) error {
 	merchant.Namespace, key.Namespace = kube.Namespace, kube.Namespace
 	existing, existingKey := &v1alpha1.Merchant{}, &v1alpha1.ApiKey{}
 	// Both are checked before one is written, so that a mistake leaves nothing half done.
@@ -93,7 +94,7 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v
 		if existingKey.Spec.MerchantRef != key.Spec.MerchantRef || existingKey.DeliverySecretName() != key.DeliverySecretName() {
 			return []string{"merchantRef or delivery"}
 		}
-		if have, want := permissionsFlag(existingKey.Spec.Permissions), permissionsFlag(key.Spec.Permissions); have.String() != want.String() {
+		if have, want := keys.PermissionsFlag(existingKey.Spec.Permissions), keys.PermissionsFlag(key.Spec.Permissions); have.String() != want.String() {
 			return []string{"permissions (" + have.String() + ")"}
 		}
 		return nil
@@ -104,21 +105,21 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v
 	if err := checkNewSecrets(ctx, kube, merchant, keepMerchant, key, keepKey); err != nil {
 		return err
 	}
-	if !keepKey && !write.dryRun.server {
-		if err := dryRunCreate(ctx, kube, key); err != nil {
+	if !keepKey && !write.DryRun() {
+		if err := keys.CheckCreate(ctx, kube, key); err != nil {
 			return err
 		}
 	}
-	if err := write.createUnless(ctx, p, kube, merchant, keepMerchant); err != nil {
+	if err := createUnless(ctx, kube, write, merchant, keepMerchant); err != nil {
 		return err
 	}
-	if err := write.createUnless(ctx, p, kube, key, keepKey); err != nil {
+	if err := createUnless(ctx, kube, write, key, keepKey); err != nil {
 		return err
 	}
-	if write.dryRun.server {
+	if write.DryRun() {
 		return nil
 	}
-	if err := kube.Await(ctx, write.timeout, merchant, func() cluster.Progress {
+	if err := write.Await(ctx, kube, merchant, func() cluster.Progress {
 		ready := meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.ReadyCondition)
 		if ready == nil || ready.ObservedGeneration != merchant.Generation {
 			return cluster.Progress{State: cluster.Unseen}
@@ -133,7 +134,7 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v
 	if merchant.Spec.Webhook != nil {
 		fmt.Fprintf(p.ErrOut, "The signing secret of the webhook is in Secret %s, under the data key secret.\n", merchant.Status.WebhookSecretName)
 	}
-	return write.finish(ctx, p, kube, key)
+	return write.Finish(ctx, kube, key)
 }
 
 // mayKeep reports whether an object is there already, and nothing differs: an earlier run was interrupted.
@@ -167,11 +168,11 @@ func checkNewSecrets(ctx context.Context, kube *cluster.Cluster, merchant *v1alp
 }
 
 // createUnless creates an object that is not there yet.
-func (w *writeFlags) createUnless(ctx context.Context, p *plugin, kube *cluster.Cluster, object client.Object, there bool) error {
+func createUnless(ctx context.Context, kube *cluster.Cluster, write *keys.WriteFlags, object client.Object, there bool) error {
 	if there {
-		return w.print(p, object, "unchanged")
+		return write.Print(object, "unchanged")
 	}
-	return w.create(ctx, p, kube, object)
+	return write.Create(ctx, kube, object)
 }
 
 // differences are the fields that onboard sets and that are otherwise in a Merchant that is there.

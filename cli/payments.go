@@ -19,6 +19,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
@@ -427,9 +428,9 @@ func (p *plugin) showPaymentCommand() *cobra.Command {
 
 // connectToOwner connects with a key of the merchant whose id is in that of the session.
 func (f *apiFlags) connectToOwner(cmd *cobra.Command, p *plugin, id session.ID) (*api, error) {
-	f.mode = modeFlag(v1alpha1.ModeLive)
+	f.mode = keys.ModeFlag(v1alpha1.ModeLive)
 	if id.TestMode() {
-		f.mode = modeFlag(v1alpha1.ModeTest)
+		f.mode = keys.ModeFlag(v1alpha1.ModeTest)
 	}
 	if f.ownKey() {
 		return f.connect(cmd, p, nil)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
@@ -33,7 +34,7 @@ func TestReport_NoSecret(t *testing.T) {
 	})
 	key, plaintext := n.ApiKey("till", "acme")
 	external := strings.Repeat("e", 40)
-	claimed := newApiKey("external", "acme", "", defaultOverlap)
+	claimed := keys.New("external", "acme", "", keys.DefaultOverlap)
 	claimed.Namespace, claimed.Spec.KeyDigest = n.Namespace, apikey.NewDigest(external).Hex()
 	if err := installation.Client.Create(t.Context(), claimed); err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestReport_NoSecret(t *testing.T) {
 		t.Error("the report has more of a key than its prefix")
 	}
 	// It is of use all the same.
-	for _, word := range []string{"name: acme", "name: till", key.Status.KeyID, key.Status.Prefix, "https://shop.example/[redacted]", "reason: Disabled", "keyDigest: '[redacted]'", stateOwner} {
+	for _, word := range []string{"name: acme", "name: till", key.Status.KeyID, key.Status.Prefix, "https://shop.example/[redacted]", "reason: Disabled", "keyDigest: '[redacted]'", "merchant-operator-kubectl"} {
 		if !strings.Contains(report.out, word) {
 			t.Errorf("no %q in\n%s", word, report.out)
 		}

@@ -1,4 +1,4 @@
-package cli
+package keys
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -16,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-func (p *plugin) revealCommand() *cobra.Command {
+func (c *commands) revealCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reveal NAME",
 		Short: "Print the key of an ApiKey from its Secret",
@@ -24,9 +25,9 @@ func (p *plugin) revealCommand() *cobra.Command {
 			"the command then says what to do.",
 		Example:           "  kubectl merchant keys reveal acme-till-1 -n shops",
 		Args:              terminal.Arguments("NAME"),
-		ValidArgsFunction: p.access.CompleteKeys,
+		ValidArgsFunction: c.access.CompleteKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kube, err := p.access.Connect()
+			kube, err := c.access.Connect()
 			if err != nil {
 				return err
 			}
@@ -34,28 +35,28 @@ func (p *plugin) revealCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.reveal(cmd.Context(), kube, key)
+			return reveal(cmd.Context(), c.IOStreams, kube, key)
 		},
 	}
 }
 
 // reveal prints the key.
-func (p *plugin) reveal(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) error {
-	plaintext, err := deliveredKey(ctx, kube, key)
+func reveal(ctx context.Context, streams genericiooptions.IOStreams, kube *cluster.Cluster, key *v1alpha1.ApiKey) error {
+	plaintext, err := Reveal(ctx, kube, key)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
+	fmt.Fprintf(streams.ErrOut, "The key of %s/%s, generation %d:\n", key.Namespace, key.Name, key.Status.KeyGeneration)
 	if usable := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.UsableCondition); usable != nil && usable.Status == metav1.ConditionFalse {
-		fmt.Fprintf(p.ErrOut, "This key is refused now: %s: %s\n", terminal.Inline(usable.Reason), terminal.Inline(usable.Message))
+		fmt.Fprintf(streams.ErrOut, "This key is refused now: %s: %s\n", terminal.Inline(usable.Reason), terminal.Inline(usable.Message))
 	}
-	fmt.Fprintf(p.Out, "%s\n", plaintext)
+	fmt.Fprintf(streams.Out, "%s\n", plaintext)
 	return nil
 }
 
-// deliveredKey returns the plaintext of the current key from its Secret.
-func deliveredKey(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) (string, error) {
-	if err := delivered(key); err != nil {
+// Reveal returns the plaintext of the current key from its Secret.
+func Reveal(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) (string, error) {
+	if err := Delivered(key); err != nil {
 		return "", err
 	}
 	var secret corev1.Secret
@@ -74,8 +75,8 @@ func deliveredKey(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiK
 	return plaintext, nil
 }
 
-// delivered explains why no Secret has the key.
-func delivered(key *v1alpha1.ApiKey) error {
+// Delivered explains why no Secret has the key.
+func Delivered(key *v1alpha1.ApiKey) error {
 	name := key.Namespace + "/" + key.Name
 	switch {
 	case key.Spec.KeyDigest != "":
