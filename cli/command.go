@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/cli/merchants"
+
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
@@ -72,7 +74,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	root.SetFlagErrorFunc(terminal.FlagError)
 	p.access = cluster.NewAccess(root.PersistentFlags(), version, streams.ErrOut)
 	_ = root.RegisterFlagCompletionFunc("context", p.access.CompleteContexts) // fails only for an unknown flag
-	root.AddCommand(p.statusCommand(), p.onboardCommand(), keys.Command(p.access, p.IOStreams, p.now), p.explainCommand(), p.allowlistCommand(), p.planCommand(), p.webhooksCommand(), p.paymentsCommand(),
+	root.AddCommand(merchants.StatusCommand(p.access, p.IOStreams, p.now), merchants.OnboardCommand(p.access, p.IOStreams), keys.Command(p.access, p.IOStreams, p.now), p.explainCommand(), p.allowlistCommand(), p.planCommand(), p.webhooksCommand(), p.paymentsCommand(),
 		p.listenCommand(), p.reportCommand(), p.versionCommand())
 	return root
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/merchant-operator/merchant-operator/cli/merchants"
+
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -53,14 +55,14 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		merchants, err := kube.Merchants(cmd.Context(), args, allNamespaces)
+		all, err := kube.Merchants(cmd.Context(), args, allNamespaces)
 		if err != nil {
 			return err
 		}
 		webhooks := []merchantWebhook{}
-		for i := range merchants {
-			if s := newMerchantStatus(&merchants[i], nil, p.now()); s.Webhook != nil {
-				webhooks = append(webhooks, merchantWebhook{s.Namespace, s.Name, *s.Webhook})
+		for i := range all {
+			if webhook := merchants.NewWebhook(&all[i]); webhook != nil {
+				webhooks = append(webhooks, merchantWebhook{all[i].Namespace, all[i].Name, *webhook})
 			}
 		}
 		if len(webhooks) == 0 && out.Format == "" {
@@ -80,9 +82,9 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 
 // merchantWebhook is the endpoint of a merchant; -o json prints it.
 type merchantWebhook struct {
-	Namespace string        `json:"namespace"`
-	Name      string        `json:"name"`
-	Webhook   webhookStatus `json:"webhook"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	Webhook   merchants.Webhook `json:"webhook"`
 }
 
 func (p *plugin) writeWebhooks(to io.Writer, webhooks []merchantWebhook) error {
@@ -96,7 +98,7 @@ func (p *plugin) writeWebhooks(to io.Writer, webhooks []merchantWebhook) error {
 		if last := w.Webhook.LastFailure; last != nil {
 			failure = terminal.Ago(&last.Time, p.now()) + " (" + last.Reason + ")"
 		}
-		terminal.Row(table, w.Namespace+"/"+w.Name, w.Webhook.URL, w.Webhook.health(), delivery, failure,
+		terminal.Row(table, w.Namespace+"/"+w.Name, w.Webhook.URL, w.Webhook.Health(), delivery, failure,
 			strconv.FormatInt(w.Webhook.Pending, 10), strconv.FormatInt(w.Webhook.Dead, 10))
 	}
 	return table.Flush()

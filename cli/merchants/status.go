@@ -1,4 +1,4 @@
-package cli
+package merchants
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -18,7 +19,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-func (p *plugin) statusCommand() *cobra.Command {
+// StatusCommand returns kubectl merchant status.
+func StatusCommand(access *cluster.Access, streams genericiooptions.IOStreams, now func() time.Time) *cobra.Command {
+	c := &commands{streams, access, now}
 	var allNamespaces bool
 	cmd := &cobra.Command{
 		Use:   "status [MERCHANT]",
@@ -29,7 +32,7 @@ func (p *plugin) statusCommand() *cobra.Command {
 			"  kubectl merchant status acme-coffee -n shops\n" +
 			"  kubectl merchant status acme-coffee -n shops -o json",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.access.CompleteMerchants,
+		ValidArgsFunction: c.access.CompleteMerchants,
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the merchants of all namespaces")
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatName)
@@ -37,14 +40,14 @@ func (p *plugin) statusCommand() *cobra.Command {
 		if allNamespaces && len(args) > 0 {
 			return terminal.Usage("Leave out -A, or the name.", "a name is in one namespace")
 		}
-		kube, err := p.access.Connect()
+		kube, err := c.access.Connect()
 		if err != nil {
 			return err
 		}
 		if len(args) > 0 {
-			return p.showMerchant(cmd.Context(), kube, args[0], out)
+			return c.showMerchant(cmd.Context(), kube, args[0], out)
 		}
-		return p.listMerchants(cmd.Context(), kube, allNamespaces, out)
+		return c.listMerchants(cmd.Context(), kube, allNamespaces, out)
 	}
 	return cmd
 }
@@ -57,20 +60,20 @@ type merchantStatus struct {
 	DisplayName string                 `json:"displayName"`
 	State       v1alpha1.MerchantState `json:"state"`
 	Created     metav1.Time            `json:"created"`
-	Ready       readiness              `json:"ready"`
+	Ready       Readiness              `json:"ready"`
 	Allowlist   []v1alpha1.IPBlock     `json:"allowlist"`
 	// AllowlistMode says whether the API refuses other addresses.
 	AllowlistMode v1alpha1.IPAllowlistMode `json:"allowlistMode"`
 	// Refused is what the allowlist has refused in the last day, or would have; absent: nothing.
 	Refused *v1alpha1.AllowlistStatus `json:"refused,omitempty"`
-	Webhook *webhookStatus            `json:"webhook,omitempty"`
+	Webhook *Webhook                  `json:"webhook,omitempty"`
 	Keys    []keyStatus               `json:"keys"`
 	// Next is what to do, the most urgent first.
 	Next []string `json:"next"`
 }
 
-// readiness is a condition, Ready or Usable.
-type readiness struct {
+// Readiness is a condition, Ready or Usable.
+type Readiness struct {
 	Status  bool   `json:"status"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
@@ -83,9 +86,9 @@ type keyStatus struct {
 	Prefix string               `json:"prefix,omitempty"`
 	Mode   v1alpha1.ApiKeyMode  `json:"mode"`
 	State  v1alpha1.ApiKeyState `json:"state"`
-	Ready  readiness            `json:"ready"`
+	Ready  Readiness            `json:"ready"`
 	// Usable says whether requests with the key are accepted.
-	Usable     readiness                `json:"usable"`
+	Usable     Readiness                `json:"usable"`
 	Generation int64                    `json:"generation"`
 	Issued     *v1alpha1.RotationStatus `json:"issued,omitempty"`
 	LastUsed   *metav1.Time             `json:"lastUsed,omitempty"`
@@ -108,11 +111,11 @@ func (k keyStatus) oldKeyUsed() (used *metav1.Time) {
 	return used
 }
 
-// webhookStatus is the endpoint of a merchant.
-type webhookStatus struct {
+// Webhook is the endpoint of a merchant; -o json prints it.
+type Webhook struct {
 	URL string `json:"url"`
 	// Healthy is nil before the first event.
-	Healthy                *readiness `json:"healthy,omitempty"`
+	Healthy                *Readiness `json:"healthy,omitempty"`
 	v1alpha1.WebhookStatus `json:",inline"`
 }
 
@@ -131,21 +134,27 @@ func (s merchantStatus) Names() []string {
 	return names
 }
 
+// NewWebhook returns what is known of the endpoint of a merchant; nil: it has none.
+func NewWebhook(merchant *v1alpha1.Merchant) *Webhook {
+	if merchant.Spec.Webhook == nil {
+		return nil
+	}
+	webhook := &Webhook{URL: merchant.Spec.Webhook.URL}
+	if merchant.Status.Webhook != nil {
+		webhook.WebhookStatus = *merchant.Status.Webhook
+	}
+	if meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition) != nil {
+		webhook.Healthy = new(newReadiness(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition))
+	}
+	return webhook
+}
+
 func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) merchantStatus {
 	s := merchantStatus{
 		Namespace: merchant.Namespace, Name: merchant.Name, MerchantID: merchant.Status.MerchantID, DisplayName: merchant.Spec.DisplayName,
 		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Ready: newReadiness(merchant.Status.Conditions, v1alpha1.ReadyCondition),
 		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), AllowlistMode: merchant.Spec.IPAllowlistMode,
-		Refused: merchant.Status.Allowlist, Keys: make([]keyStatus, len(keys)),
-	}
-	if webhook := merchant.Spec.Webhook; webhook != nil {
-		s.Webhook = &webhookStatus{URL: webhook.URL}
-		if merchant.Status.Webhook != nil {
-			s.Webhook.WebhookStatus = *merchant.Status.Webhook
-		}
-		if meta.FindStatusCondition(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition) != nil {
-			s.Webhook.Healthy = new(newReadiness(merchant.Status.Conditions, v1alpha1.WebhookHealthyCondition))
-		}
+		Refused: merchant.Status.Allowlist, Webhook: NewWebhook(merchant), Keys: make([]keyStatus, len(keys)),
 	}
 	for i, key := range keys {
 		s.Keys[i] = keyStatus{
@@ -165,12 +174,12 @@ func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now 
 	return s
 }
 
-func newReadiness(conditions []metav1.Condition, kind string) readiness {
+func newReadiness(conditions []metav1.Condition, kind string) Readiness {
 	condition := meta.FindStatusCondition(conditions, kind)
 	if condition == nil {
-		return readiness{Reason: "Unknown", Message: "the operator has not seen the object yet"}
+		return Readiness{Reason: "Unknown", Message: "the operator has not seen the object yet"}
 	}
-	return readiness{condition.Status == metav1.ConditionTrue, condition.Reason, condition.Message}
+	return Readiness{condition.Status == metav1.ConditionTrue, condition.Reason, condition.Message}
 }
 
 // working is how many keys are accepted.
@@ -183,7 +192,7 @@ func (s merchantStatus) working() (n int) {
 	return n
 }
 
-func (p *plugin) showMerchant(ctx context.Context, kube *cluster.Cluster, name string, out *terminal.Output) error {
+func (c *commands) showMerchant(ctx context.Context, kube *cluster.Cluster, name string, out *terminal.Output) error {
 	merchant, err := kube.Merchant(ctx, name)
 	if err != nil {
 		return err
@@ -192,9 +201,9 @@ func (p *plugin) showMerchant(ctx context.Context, kube *cluster.Cluster, name s
 	if err := kube.List(ctx, &keys, client.InNamespace(kube.Namespace)); err != nil {
 		return fmt.Errorf("list ApiKeys: %w", err)
 	}
-	now := p.now()
+	now := c.now()
 	s := newMerchantStatus(merchant, ownKeys(keys.Items, merchant), now)
-	if err := out.Write(p.Out, s, func(to io.Writer) error { return s.writeText(to, now) }); err != nil {
+	if err := out.Write(c.Out, s, func(to io.Writer) error { return s.writeText(to, now) }); err != nil {
 		return err
 	}
 	if !s.Ready.Status || s.State != v1alpha1.MerchantActive || s.working() == 0 {
@@ -213,7 +222,7 @@ func ownKeys(keys []v1alpha1.ApiKey, merchant *v1alpha1.Merchant) []v1alpha1.Api
 	return own
 }
 
-func (p *plugin) listMerchants(ctx context.Context, kube *cluster.Cluster, allNamespaces bool, out *terminal.Output) error {
+func (c *commands) listMerchants(ctx context.Context, kube *cluster.Cluster, allNamespaces bool, out *terminal.Output) error {
 	merchants, err := kube.Merchants(ctx, nil, allNamespaces)
 	if err != nil {
 		return err
@@ -222,7 +231,7 @@ func (p *plugin) listMerchants(ctx context.Context, kube *cluster.Cluster, allNa
 	if err := kube.List(ctx, &keys, kube.In(allNamespaces)); err != nil {
 		return fmt.Errorf("list ApiKeys: %w", err)
 	}
-	now := p.now()
+	now := c.now()
 	list := merchantList{Items: make([]merchantStatus, len(merchants)), allNamespaces: allNamespaces}
 	for i := range merchants {
 		list.Items[i] = newMerchantStatus(&merchants[i], ownKeys(keys.Items, &merchants[i]), now)
@@ -232,10 +241,10 @@ func (p *plugin) listMerchants(ctx context.Context, kube *cluster.Cluster, allNa
 		if allNamespaces {
 			where = "in any namespace"
 		}
-		fmt.Fprintf(p.ErrOut, "No merchants %s.\n", where)
+		fmt.Fprintf(c.ErrOut, "No merchants %s.\n", where)
 		return nil
 	}
-	return out.Write(p.Out, list, func(to io.Writer) error { return list.writeTable(to, now) })
+	return out.Write(c.Out, list, func(to io.Writer) error { return list.writeTable(to, now) })
 }
 
 // merchantList is all merchants; -o json prints it.
@@ -272,7 +281,7 @@ func (l merchantList) writeTable(to io.Writer, now time.Time) error {
 		}
 		webhook, dead := terminal.None, int64(0)
 		if s.Webhook != nil {
-			webhook, dead = s.Webhook.health(), s.Webhook.Dead
+			webhook, dead = s.Webhook.Health(), s.Webhook.Dead
 		}
 		cells := []string{
 			s.Name, string(s.State), s.Ready.Reason, fmt.Sprintf("%d/%d", s.working(), len(s.Keys)), terminal.Ago(lastUse, now), s.allowlist(), webhook,

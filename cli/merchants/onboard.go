@@ -1,4 +1,4 @@
-package cli
+package merchants
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -19,7 +20,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-func (p *plugin) onboardCommand() *cobra.Command {
+// OnboardCommand returns kubectl merchant onboard.
+func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) *cobra.Command {
+	c := &commands{IOStreams: streams, access: access}
 	var (
 		spec     v1alpha1.MerchantSpec
 		currency string
@@ -49,7 +52,7 @@ func (p *plugin) onboardCommand() *cobra.Command {
 	flags.StringVar(&key, "key", "", "name of the ApiKey; empty: the name of the merchant followed by -1")
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name of the ApiKey followed by -key")
 	may.Add(cmd)
-	write.Add(cmd, p.IOStreams)
+	write.Add(cmd, c.IOStreams)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if spec.DisplayName == "" {
 			return terminal.Usage(terminal.SeeHelp(cmd), "--display-name is missing")
@@ -73,16 +76,16 @@ func (p *plugin) onboardCommand() *cobra.Command {
 		if err := keys.Check(apiKey, keys.DefaultOverlap); err != nil {
 			return err
 		}
-		kube, err := write.Connect(p.access)
+		kube, err := write.Connect(c.access)
 		if err != nil {
 			return err
 		}
-		return p.onboard(cmd.Context(), kube, merchant, apiKey, &write)
+		return c.onboard(cmd.Context(), kube, merchant, apiKey, &write)
 	}
 	return cmd
 }
 
-func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *keys.WriteFlags) error {
+func (c *commands) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant, key *v1alpha1.ApiKey, write *keys.WriteFlags) error {
 	merchant.Namespace, key.Namespace = kube.Namespace, kube.Namespace
 	existing, existingKey := &v1alpha1.Merchant{}, &v1alpha1.ApiKey{}
 	// Both are checked before one is written, so that a mistake leaves nothing half done.
@@ -132,7 +135,7 @@ func (p *plugin) onboard(ctx context.Context, kube *cluster.Cluster, merchant *v
 		return err
 	}
 	if merchant.Spec.Webhook != nil {
-		fmt.Fprintf(p.ErrOut, "The signing secret of the webhook is in Secret %s, under the data key secret.\n", merchant.Status.WebhookSecretName)
+		fmt.Fprintf(c.ErrOut, "The signing secret of the webhook is in Secret %s, under the data key secret.\n", merchant.Status.WebhookSecretName)
 	}
 	return write.Finish(ctx, kube, key)
 }

@@ -1,4 +1,4 @@
-package cli
+package merchants
 
 import (
 	"cmp"
@@ -46,18 +46,18 @@ func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
 }
 
 // String is "ready", or why not.
-func (r readiness) String() string {
+func (r Readiness) String() string {
 	if r.Status {
 		return "ready"
 	}
 	return fmt.Sprintf("not ready: %s: %s", r.Reason, r.Message)
 }
 
-func (w *webhookStatus) describe(now time.Time) string {
+func (w *Webhook) describe(now time.Time) string {
 	if w == nil {
 		return terminal.None
 	}
-	text := w.URL + ", " + w.health()
+	text := w.URL + ", " + w.Health()
 	if w.LastDelivery != nil {
 		text += ", last delivery " + terminal.Ago(&w.LastDelivery.Time, now) + " ago"
 	}
@@ -128,8 +128,8 @@ func refused(block v1alpha1.RefusedBlock, keys []keyStatus, now time.Time) strin
 	return line + ", not on the own list of key " + name
 }
 
-// health is a word about the endpoint.
-func (w *webhookStatus) health() string {
+// Health is a word about the endpoint.
+func (w *Webhook) Health() string {
 	if w.Healthy == nil {
 		return "no event yet"
 	}
