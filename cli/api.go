@@ -289,8 +289,8 @@ const tooManyStreams = "too_many_streams"
 // permissionMissing is the Error-Code of a request for which the key has no permission.
 const permissionMissing = "permission_missing"
 
-// explain adds to an error of the API what to do. Nothing was printed until then.
-func explain(err error) error {
+// withAdvice adds to an error of the API what to do. Nothing was printed until then.
+func withAdvice(err error) error {
 	refused, ok := errors.AsType[*apiError](err)
 	switch {
 	case !ok, refused.status == http.StatusTooManyRequests, refused.status >= http.StatusInternalServerError:
@@ -312,7 +312,7 @@ func (a *api) identify(ctx context.Context) error {
 		Merchant apiMerchant `json:"merchant"`
 	}
 	if _, err := a.get(ctx, "/api/v1/merchant/me", nil, patience, &profile); err != nil {
-		return explain(err)
+		return withAdvice(err)
 	}
 	a.merchant, a.livemode = profile.Merchant, profile.Livemode
 	var err error

@@ -183,7 +183,7 @@ func (l *listener) read(ctx context.Context) (feedPage, error) {
 				refusedSince = time.Now()
 			}
 			if l.api.readAgain == nil || time.Since(refusedSince) > rotationPatience || !sleep(ctx, time.Second) {
-				return page, explain(err)
+				return page, withAdvice(err)
 			}
 		default:
 			if err := l.lost(refused); err != nil {
@@ -202,7 +202,7 @@ func (l *listener) lost(refused *apiError) error {
 	case http.StatusConflict:
 		reason = "Redis lost its latest writes, sessions and events alike, so what was printed here last may not have happened for the API."
 	default:
-		return explain(refused)
+		return withAdvice(refused)
 	}
 	l.api.notify("EVENTS ARE LOST: " + reason + " Compare your orders with: kubectl merchant payments list --day")
 	var answer struct {
@@ -224,7 +224,7 @@ func (l *listener) skip(ctx context.Context) error {
 			query.Set("after", l.state.Cursor)
 		}
 		if _, err := l.api.get(ctx, eventsPath, query, patience, &page); err != nil {
-			return explain(err)
+			return withAdvice(err)
 		}
 		if err := l.state.advance(page.Cursor); err != nil || len(page.Items) == 0 {
 			return err

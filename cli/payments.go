@@ -275,7 +275,7 @@ func (a *api) ended(ctx context.Context, from, to time.Time, status string, visi
 		var p page
 		header, err := a.get(ctx, sessionsPath, query, patience, &p)
 		if err != nil {
-			return false, explain(err)
+			return false, withAdvice(err)
 		}
 		if date, err := http.ParseTime(header.Get("Date")); first && err == nil {
 			over = !date.Before(to)
@@ -330,7 +330,7 @@ type orderReport struct {
 func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *terminal.Output) error {
 	var found page
 	if _, err := a.get(ctx, sessionsPath, url.Values{"orderRef": {order}}, patience, &found); err != nil {
-		return fmt.Errorf("find the sessions of order %q: %w", order, explain(err))
+		return fmt.Errorf("find the sessions of order %q: %w", order, withAdvice(err))
 	}
 	for i, payment := range found.Sessions {
 		found.Sessions[i].Key = a.keyNames[payment.KeyID]

@@ -1,4 +1,4 @@
-package cli
+package support
 
 import (
 	"fmt"
@@ -8,13 +8,16 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-func (p *plugin) versionCommand() *cobra.Command {
+// VersionCommand returns kubectl merchant version. The version is the plugin's.
+func VersionCommand(access *cluster.Access, streams genericiooptions.IOStreams, version string) *cobra.Command {
+	c := &commands{IOStreams: streams, access: access, version: version}
 	var clientOnly bool
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -27,22 +30,22 @@ func (p *plugin) versionCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this plugin, and ask no cluster")
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		versions := versions{Client: p.version}
+		versions := versions{Client: c.version}
 		if !clientOnly {
-			kube, err := p.access.Connect()
+			kube, err := c.access.Connect()
 			if err != nil {
 				return err
 			}
 			var deployments appsv1.DeploymentList
-			if err := kube.List(cmd.Context(), &deployments, client.InNamespace(p.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product}); err != nil {
+			if err := kube.List(cmd.Context(), &deployments, client.InNamespace(c.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product}); err != nil {
 				return fmt.Errorf("list Deployments: %w", err)
 			}
 			versions.Server = installedVersions(deployments.Items)
 		}
-		for _, warning := range versions.warnings(p.access.SystemNamespace, clientOnly) {
-			fmt.Fprintln(p.ErrOut, "warning: "+warning)
+		for _, warning := range versions.warnings(c.access.SystemNamespace, clientOnly) {
+			fmt.Fprintln(c.ErrOut, "warning: "+warning)
 		}
-		return out.Write(p.Out, versions, func(to io.Writer) error {
+		return out.Write(c.Out, versions, func(to io.Writer) error {
 			table := terminal.NewTable(to)
 			terminal.Row(table, "Client", versions.Client)
 			for _, server := range versions.Server {

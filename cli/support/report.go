@@ -1,4 +1,4 @@
-package cli
+package support
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -19,7 +20,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-func (p *plugin) reportCommand() *cobra.Command {
+// ReportCommand returns kubectl merchant report. The version is the plugin's.
+func ReportCommand(access *cluster.Access, streams genericiooptions.IOStreams, now func() time.Time, version string) *cobra.Command {
+	c := &commands{streams, access, now, version}
 	var allNamespaces bool
 	cmd := &cobra.Command{
 		Use:   "report",
@@ -33,11 +36,11 @@ func (p *plugin) reportCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "report the merchants of all namespaces")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		kube, err := p.access.Connect()
+		kube, err := c.access.Connect()
 		if err != nil {
 			return err
 		}
-		collected, err := p.collect(cmd.Context(), kube, kube.In(allNamespaces))
+		collected, err := c.collect(cmd.Context(), kube, kube.In(allNamespaces))
 		if err != nil {
 			return err
 		}
@@ -45,9 +48,9 @@ func (p *plugin) reportCommand() *cobra.Command {
 		if err := terminal.WriteYAML(&text, collected); err != nil {
 			return err
 		}
-		fmt.Fprint(p.Out, redact(text.String()))
+		fmt.Fprint(c.Out, redact(text.String()))
 		for _, missing := range collected.leftOut {
-			fmt.Fprint(p.ErrOut, "left out: "+missing.String())
+			fmt.Fprint(c.ErrOut, "left out: "+missing.String())
 		}
 		return nil
 	}
@@ -100,14 +103,14 @@ type eventsReport struct {
 }
 
 // collect reads every part. A missing right costs its part only.
-func (p *plugin) collect(ctx context.Context, kube *cluster.Cluster, namespace client.InNamespace) (report, error) {
-	r := report{Time: p.now().UTC(), Versions: versions{Client: p.version}, Pods: []podReport{}, Merchants: []reported{}, ApiKeys: []reported{}, Events: []eventsReport{}}
+func (c *commands) collect(ctx context.Context, kube *cluster.Cluster, namespace client.InNamespace) (report, error) {
+	r := report{Time: c.now().UTC(), Versions: versions{Client: c.version}, Pods: []podReport{}, Merchants: []reported{}, ApiKeys: []reported{}, Events: []eventsReport{}}
 	var merchants v1alpha1.MerchantList
 	var keys v1alpha1.ApiKeyList
 	var events eventsv1.EventList
 	var pods corev1.PodList
 	var deployments appsv1.DeploymentList
-	installed := []client.ListOption{client.InNamespace(p.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product}}
+	installed := []client.ListOption{client.InNamespace(c.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product}}
 	for _, part := range []struct {
 		list    client.ObjectList
 		options []client.ListOption

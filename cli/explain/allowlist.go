@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
@@ -16,18 +17,20 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
 
-func (p *plugin) allowlistCommand() *cobra.Command {
+// AllowlistCommand returns kubectl merchant allowlist.
+func AllowlistCommand(access *cluster.Access, streams genericiooptions.IOStreams) *cobra.Command {
+	c := &commands{IOStreams: streams, access: access}
 	cmd := &cobra.Command{
 		Use:   "allowlist",
 		Short: "Test addresses against the allowlist of a merchant",
 		Args:  terminal.NeedCommand,
 		RunE:  commandline.PrintHelp,
 	}
-	cmd.AddCommand(p.allowlistTestCommand())
+	cmd.AddCommand(c.allowlistTestCommand())
 	return cmd
 }
 
-func (p *plugin) allowlistTestCommand() *cobra.Command {
+func (c *commands) allowlistTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test MERCHANT ADDRESS",
 		Short: "Say whether a merchant's keys are accepted from an address",
@@ -37,12 +40,12 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 			"  kubectl merchant allowlist test acme-coffee 2001:db8::7 -n shops -o json\n" +
 			"  kubectl merchant allowlist test acme-coffee 203.0.113.7 -n shops --key acme-till-1",
 		Args:              terminal.Arguments("MERCHANT", "ADDRESS"),
-		ValidArgsFunction: p.access.CompleteMerchants,
+		ValidArgsFunction: c.access.CompleteMerchants,
 	}
 	var keyName string
 	cmd.Flags().StringVar(&keyName, "key", "", "name of the ApiKey whose own list must have the address, too; empty: none")
 	_ = cmd.RegisterFlagCompletionFunc("key", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) { // fails only for an unknown flag
-		return p.access.CompleteKeys(cmd, nil, typed)
+		return c.access.CompleteKeys(cmd, nil, typed)
 	})
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -55,7 +58,7 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 				return err
 			}
 		}
-		kube, err := p.access.Connect()
+		kube, err := c.access.Connect()
 		if err != nil {
 			return err
 		}
@@ -63,7 +66,7 @@ func (p *plugin) allowlistTestCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := out.Write(p.Out, found, found.writeText); err != nil {
+		if err := out.Write(c.Out, found, found.writeText); err != nil {
 			return err
 		}
 		if !found.Allowed || slices.Contains(found.RefusedKeys, keyName) {

@@ -1,4 +1,4 @@
-package cli
+package webhooks
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ import (
 )
 
 // execInDispatcher runs the binary in a pod of the dispatcher, which knows the URL of Redis and its password.
-func (p *plugin) execInDispatcher(ctx context.Context, kube *cluster.Cluster, out io.Writer, args []string) error {
-	pod, err := p.dispatcherPod(ctx, kube)
+func (c *commands) execInDispatcher(ctx context.Context, kube *cluster.Cluster, out io.Writer, args []string) error {
+	pod, err := c.dispatcherPod(ctx, kube)
 	if err != nil {
 		return err
 	}
@@ -55,16 +55,16 @@ func (p *plugin) execInDispatcher(ctx context.Context, kube *cluster.Cluster, ou
 }
 
 // dispatcherPod returns a pod of the dispatcher, a ready one if there is one.
-func (p *plugin) dispatcherPod(ctx context.Context, kube *cluster.Cluster) (*corev1.Pod, error) {
+func (c *commands) dispatcherPod(ctx context.Context, kube *cluster.Cluster) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := kube.List(ctx, &pods, client.InNamespace(p.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product, cluster.RoleLabel: "dispatcher"}); err != nil {
+	if err := kube.List(ctx, &pods, client.InNamespace(c.access.SystemNamespace), client.MatchingLabels{cluster.ProductLabel: cluster.Product, cluster.RoleLabel: "dispatcher"}); err != nil {
 		return nil, fmt.Errorf("list the pods of the dispatcher: %w", err)
 	}
 	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		return pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil
 	})
 	if len(running) == 0 {
-		return nil, terminal.Hinted("Set --system-namespace, or --redis-url.", "no pod of the dispatcher runs in namespace %s", p.access.SystemNamespace)
+		return nil, terminal.Hinted("Set --system-namespace, or --redis-url.", "no pod of the dispatcher runs in namespace %s", c.access.SystemNamespace)
 	}
 	return new(slices.MaxFunc(running, func(a, b corev1.Pod) int { return cmp.Compare(readyContainers(a), readyContainers(b)) })), nil
 }

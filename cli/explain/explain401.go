@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"context"
@@ -8,9 +8,11 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -22,7 +24,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 )
 
-func (p *plugin) explainCommand() *cobra.Command {
+// Command returns kubectl merchant explain-401.
+func Command(access *cluster.Access, streams genericiooptions.IOStreams, now func() time.Time) *cobra.Command {
+	c := &commands{streams, access, now}
 	var keyStdin bool
 	var from string
 	cmd := &cobra.Command{
@@ -46,19 +50,19 @@ func (p *plugin) explainCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		presented, err := terminal.ReadKey(p.In)
+		presented, err := terminal.ReadKey(c.In)
 		if err != nil {
 			return err
 		}
-		kube, err := p.access.Connect()
+		kube, err := c.access.Connect()
 		if err != nil {
 			return err
 		}
-		e, err := p.explain(cmd.Context(), kube, presented, address)
+		e, err := c.explain(cmd.Context(), kube, presented, address)
 		if err != nil {
 			return err
 		}
-		if err := out.Write(p.Out, e, e.writeText); err != nil {
+		if err := out.Write(c.Out, e, e.writeText); err != nil {
 			return err
 		}
 		if !e.Accepted {
@@ -98,17 +102,17 @@ type explanation struct {
 }
 
 // explain decides as the API does: key, merchant, state and expiry, address, digest.
-func (p *plugin) explain(ctx context.Context, kube *cluster.Cluster, presented string, address netip.Addr) (explanation, error) {
+func (c *commands) explain(ctx context.Context, kube *cluster.Cluster, presented string, address netip.Addr) (explanation, error) {
 	e := explanation{Address: address.String()}
 	if !apikey.Plausible(presented) {
 		e.refuse(directory.ReasonMalformed, malformed(presented), copyAgain)
 		return e, nil
 	}
-	objects := newPublishedObjects(kube, p.access.CredentialsNamespace, p.now)
+	objects := newPublishedObjects(kube, c.access.CredentialsNamespace, c.now)
 	if err := objects.readFor(ctx, presented); err != nil {
 		return e, err
 	}
-	now := p.now()
+	now := c.now()
 	principal, err := objects.Identify(presented, now)
 	if principal.KeyID != "" { // until now no merchant was read
 		if err := objects.readMerchant(ctx, principal.KeyID); err != nil {

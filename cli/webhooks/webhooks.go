@@ -1,4 +1,4 @@
-package cli
+package webhooks
 
 import (
 	"bytes"
@@ -10,31 +10,34 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/merchant-operator/merchant-operator/cli/merchants"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
+	"github.com/merchant-operator/merchant-operator/cli/merchants"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/deadletters"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
-func (p *plugin) webhooksCommand() *cobra.Command {
+// Command returns kubectl merchant webhooks.
+func Command(access *cluster.Access, streams genericiooptions.IOStreams, now func() time.Time) *cobra.Command {
+	c := &commands{streams, access, now}
 	cmd := &cobra.Command{
 		Use:   "webhooks",
 		Short: "Show the health of webhooks, list dead letters and send them again",
 		Args:  terminal.NeedCommand,
 		RunE:  commandline.PrintHelp,
 	}
-	cmd.AddCommand(p.webhookStatusCommand(), p.deadLettersCommand(), p.resendCommand())
+	cmd.AddCommand(c.statusCommand(), c.deadLettersCommand(), c.resendCommand())
 	return cmd
 }
 
-func (p *plugin) webhookStatusCommand() *cobra.Command {
+func (c *commands) statusCommand() *cobra.Command {
 	var allNamespaces bool
 	cmd := &cobra.Command{
 		Use:   "status [MERCHANT]",
@@ -43,7 +46,7 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 		Example: "  kubectl merchant webhooks status -A\n" +
 			"  kubectl merchant webhooks status acme-coffee -n shops",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.access.CompleteMerchants,
+		ValidArgsFunction: c.access.CompleteMerchants,
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "show the webhooks of all namespaces")
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML)
@@ -51,7 +54,7 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 		if allNamespaces && len(args) > 0 {
 			return terminal.Usage("Leave out -A, or the name.", "a name is in one namespace")
 		}
-		kube, err := p.access.Connect()
+		kube, err := c.access.Connect()
 		if err != nil {
 			return err
 		}
@@ -66,10 +69,10 @@ func (p *plugin) webhookStatusCommand() *cobra.Command {
 			}
 		}
 		if len(webhooks) == 0 && out.Format == "" {
-			fmt.Fprintln(p.ErrOut, "No webhooks.")
+			fmt.Fprintln(c.ErrOut, "No webhooks.")
 			return nil
 		}
-		if err := out.Write(p.Out, webhooks, func(to io.Writer) error { return p.writeWebhooks(to, webhooks) }); err != nil {
+		if err := out.Write(c.Out, webhooks, func(to io.Writer) error { return c.writeWebhooks(to, webhooks) }); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(webhooks, func(w merchantWebhook) bool { return w.Webhook.Healthy != nil && !w.Webhook.Healthy.Status }) {
@@ -87,16 +90,16 @@ type merchantWebhook struct {
 	Webhook   merchants.Webhook `json:"webhook"`
 }
 
-func (p *plugin) writeWebhooks(to io.Writer, webhooks []merchantWebhook) error {
+func (c *commands) writeWebhooks(to io.Writer, webhooks []merchantWebhook) error {
 	table := terminal.NewTable(to)
 	terminal.Row(table, "MERCHANT", "URL", "HEALTH", "LAST DELIVERY", "LAST FAILURE", "PENDING", "DEAD LETTERS")
 	for _, w := range webhooks {
 		delivery, failure := terminal.None, terminal.None
 		if w.Webhook.LastDelivery != nil {
-			delivery = terminal.Ago(&w.Webhook.LastDelivery.Time, p.now())
+			delivery = terminal.Ago(&w.Webhook.LastDelivery.Time, c.now())
 		}
 		if last := w.Webhook.LastFailure; last != nil {
-			failure = terminal.Ago(&last.Time, p.now()) + " (" + last.Reason + ")"
+			failure = terminal.Ago(&last.Time, c.now()) + " (" + last.Reason + ")"
 		}
 		terminal.Row(table, w.Namespace+"/"+w.Name, w.Webhook.URL, w.Webhook.Health(), delivery, failure,
 			strconv.FormatInt(w.Webhook.Pending, 10), strconv.FormatInt(w.Webhook.Dead, 10))
@@ -153,7 +156,7 @@ func checkQualified(ctx context.Context, kube *cluster.Cluster, merchant string)
 	return err
 }
 
-func (p *plugin) deadLettersCommand() *cobra.Command {
+func (c *commands) deadLettersCommand() *cobra.Command {
 	var options deadletters.ListOptions
 	var way redisFlag
 	cmd := &cobra.Command{
@@ -166,12 +169,12 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Merchant, "merchant", "", "list only those of this merchant: "+merchantHelp+"; empty: all")
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.access.CompleteMerchantFlag) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", c.access.CompleteMerchantFlag) // fails only for an unknown flag
 	flags.IntVar(&options.Limit, "limit", 100, "maximum number to list; 0: all")
 	way.add(cmd)
 	out := terminal.AddOutput(cmd, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatName)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		remote, err := p.remote(&way)
+		remote, err := c.remote(&way)
 		if err != nil {
 			return err
 		}
@@ -190,10 +193,10 @@ func (p *plugin) deadLettersCommand() *cobra.Command {
 			}
 		}
 		if len(entries) == 0 && out.Format == "" {
-			fmt.Fprintln(p.ErrOut, "No dead letters.")
+			fmt.Fprintln(c.ErrOut, "No dead letters.")
 			return nil
 		}
-		return out.Write(p.Out, entryList(entries), func(to io.Writer) error { return deadletters.WriteTable(to, entries) })
+		return out.Write(c.Out, entryList(entries), func(to io.Writer) error { return deadletters.WriteTable(to, entries) })
 	}
 	return cmd
 }
@@ -209,7 +212,7 @@ func (l entryList) Names() (ids []string) {
 	return ids
 }
 
-func (p *plugin) resendCommand() *cobra.Command {
+func (c *commands) resendCommand() *cobra.Command {
 	var options deadletters.ResendOptions
 	var way redisFlag
 	cmd := &cobra.Command{
@@ -222,12 +225,12 @@ func (p *plugin) resendCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Merchant, "merchant", "", "send all of this merchant: "+merchantHelp)
-	_ = cmd.RegisterFlagCompletionFunc("merchant", p.access.CompleteMerchantFlag) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("merchant", c.access.CompleteMerchantFlag) // fails only for an unknown flag
 	flags.BoolVar(&options.All, "all", false, "send those of all merchants")
 	flags.BoolVar(&options.Resume, "resume", false, "enable the disabled endpoints of these dead letters first")
 	way.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		remote, err := p.remote(&way)
+		remote, err := c.remote(&way)
 		if err != nil {
 			return err
 		}
@@ -238,25 +241,25 @@ func (p *plugin) resendCommand() *cobra.Command {
 		if err := checkQualified(cmd.Context(), remote.kube, options.Merchant); err != nil {
 			return err
 		}
-		return remote.resend(cmd.Context(), options, p.Out)
+		return remote.resend(cmd.Context(), options, c.Out)
 	}
 	return cmd
 }
 
 // remote is where the dead letters are: in a Redis, which only a dispatcher's pod reaches unless a URL is given.
 type remote struct {
-	plugin *plugin
-	kube   *cluster.Cluster
-	url    string
+	commands *commands
+	kube     *cluster.Cluster
+	url      string
 }
 
-func (p *plugin) remote(way *redisFlag) (*remote, error) {
+func (c *commands) remote(way *redisFlag) (*remote, error) {
 	url, err := way.resolve()
 	if err != nil {
 		return nil, err
 	}
-	kube, err := p.access.Connect()
-	return &remote{p, kube, url}, err
+	kube, err := c.access.Connect()
+	return &remote{c, kube, url}, err
 }
 
 func (r *remote) list(ctx context.Context, options deadletters.ListOptions) ([]deadletters.Entry, error) {
@@ -265,7 +268,7 @@ func (r *remote) list(ctx context.Context, options deadletters.ListOptions) ([]d
 	}
 	var out bytes.Buffer
 	args := []string{"dead-letters", "list", "--output=" + options.Output, "--limit=" + strconv.Itoa(options.Limit), "--merchant=" + options.Merchant}
-	if err := r.plugin.execInDispatcher(ctx, r.kube, &out, args); err != nil {
+	if err := r.commands.execInDispatcher(ctx, r.kube, &out, args); err != nil {
 		return nil, err
 	}
 	var entries []deadletters.Entry
@@ -280,5 +283,5 @@ func (r *remote) resend(ctx context.Context, options deadletters.ResendOptions, 
 		return deadletters.Resend(ctx, options, to)
 	}
 	args := append([]string{"dead-letters", "resend", "--merchant=" + options.Merchant, "--all=" + strconv.FormatBool(options.All), "--resume=" + strconv.FormatBool(options.Resume)}, options.IDs...)
-	return r.plugin.execInDispatcher(ctx, r.kube, to, args)
+	return r.commands.execInDispatcher(ctx, r.kube, to, args)
 }
