@@ -34,8 +34,8 @@ func TestAllowlistTest(t *testing.T) {
 	run(t, n.Namespace, "allowlist test open 192.0.2.1 --key fenced-till").want(t, terminal.ExitUsage, "open has no ApiKey fenced-till")
 	run(t, n.Namespace, "allowlist test open 192.0.2.1").want(t, terminal.ExitDone, "allowlist is empty")
 	var found struct {
-		Allowed bool
-		Entries []string
+		Allowed bool     `json:"allowed"`
+		Entries []string `json:"entries"`
 	}
 	if err := json.Unmarshal([]byte(run(t, n.Namespace, "allowlist test fenced 203.0.113.7 -o json").want(t, terminal.ExitDone).out), &found); err != nil || !found.Allowed || len(found.Entries) != 1 {
 		t.Errorf("-o json: %+v, %v", found, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/explain"
 	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/merchants"
+	"github.com/merchant-operator/merchant-operator/cli/payments"
 	"github.com/merchant-operator/merchant-operator/cli/support"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/cli/webhooks"
@@ -76,7 +77,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	root.SetFlagErrorFunc(terminal.FlagError)
 	p.access = cluster.NewAccess(root.PersistentFlags(), version, streams.ErrOut)
 	_ = root.RegisterFlagCompletionFunc("context", p.access.CompleteContexts) // fails only for an unknown flag
-	root.AddCommand(merchants.StatusCommand(p.access, p.IOStreams, p.now), merchants.OnboardCommand(p.access, p.IOStreams), keys.Command(p.access, p.IOStreams, p.now), explain.Command(p.access, p.IOStreams, p.now), explain.AllowlistCommand(p.access, p.IOStreams), p.planCommand(), webhooks.Command(p.access, p.IOStreams, p.now), p.paymentsCommand(),
-		p.listenCommand(), support.ReportCommand(p.access, p.IOStreams, p.now, version), support.VersionCommand(p.access, p.IOStreams, version))
+	root.AddCommand(merchants.StatusCommand(p.access, p.IOStreams, p.now), merchants.OnboardCommand(p.access, p.IOStreams), keys.Command(p.access, p.IOStreams, p.now), explain.Command(p.access, p.IOStreams, p.now), explain.AllowlistCommand(p.access, p.IOStreams), p.planCommand(), webhooks.Command(p.access, p.IOStreams, p.now), payments.Command(p.access, p.IOStreams, p.now),
+		payments.ListenCommand(p.access, p.IOStreams, p.now), support.ReportCommand(p.access, p.IOStreams, p.now, version), support.VersionCommand(p.access, p.IOStreams, version))
 	return root
 }

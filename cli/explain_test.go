@@ -212,8 +212,8 @@ func (p *publisher) agree(presented, from string, status int, reason string, wor
 	}
 	got := explain().want(p.t, code, words...)
 	var e struct {
-		Reason   string
-		Accepted bool
+		Reason   string `json:"reason"`
+		Accepted bool   `json:"accepted"`
 	}
 	if err := json.Unmarshal([]byte(explain("-o", "json").want(p.t, code).out), &e); err != nil || e.Reason != reason || e.Accepted != (status == http.StatusOK) {
 		p.t.Errorf("reason %q, accepted %v, want %q, %d (%v)", e.Reason, e.Accepted, reason, status, err)

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"io"
 	"log"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -63,6 +61,11 @@ func start() (err error) {
 	return err
 }
 
+// execute runs a command line of the plugin.
+func execute(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	return Execute(ctx, "v1.2.3", streams, args)
+}
+
 // result is what a command did.
 type result struct {
 	out, problems string
@@ -81,7 +84,7 @@ func runAs(t *testing.T, kubeconfig, namespace, input string, args ...string) re
 	defer cancel()
 	var out, problems bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &out, ErrOut: &problems}
-	code := Execute(ctx, "v1.2.3", streams, append(args, "--kubeconfig="+kubeconfig, "-n="+namespace))
+	code := execute(ctx, streams, append(args, "--kubeconfig="+kubeconfig, "-n="+namespace))
 	return result{out.String(), problems.String(), code}
 }
 
@@ -142,21 +145,4 @@ func me(t *testing.T, key, address string) int {
 		t.Fatal(err)
 	}
 	return answer.Status
-}
-
-// fakeKey is for fake APIs.
-const fakeKey = "a-key-that-somebody-brings-along-0123456789"
-
-// abort answers nothing.
-func abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-
-// failing answers with a status, a body, and headers in pairs.
-func failing(status int, body string, headers ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		for i := 0; i < len(headers); i += 2 {
-			w.Header().Set(headers[i], headers[i+1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
 }

@@ -28,7 +28,9 @@ func TestStatus_Merchant(t *testing.T) {
 	if strings.Contains(screen.out, "others-till") {
 		t.Errorf("a key of another merchant:\n%s", screen.out)
 	}
-	var s struct{ MerchantID string }
+	var s struct {
+		MerchantID string `json:"merchantID"`
+	}
 	text := run(t, n.Namespace, "status acme -o json").want(t, terminal.ExitDone).out
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		t.Fatal(err)
@@ -69,7 +71,11 @@ func TestStatus_AllMerchants(t *testing.T) {
 	if got := run(t, n.Namespace, "status -o name").want(t, terminal.ExitDone).out; got != "merchant.merchant-operator.io/acme\n" {
 		t.Errorf("-o name: %s", got)
 	}
-	var list struct{ Items []struct{ Keys []any } }
+	var list struct {
+		Items []struct {
+			Keys []any `json:"keys"`
+		} `json:"items"`
+	}
 	if err := json.Unmarshal([]byte(run(t, n.Namespace, "status -o json").want(t, terminal.ExitDone).out), &list); err != nil || len(list.Items) != 1 || len(list.Items[0].Keys) != 1 {
 		t.Errorf("-o json: %+v, %v", list, err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-// VersionCommand returns kubectl merchant version. The version is the plugin's.
-func VersionCommand(access *cluster.Access, streams genericiooptions.IOStreams, version string) *cobra.Command {
-	c := &commands{IOStreams: streams, access: access, version: version}
+// VersionCommand returns kubectl merchant version. plugin is the version of this program.
+func VersionCommand(access *cluster.Access, streams genericiooptions.IOStreams, plugin string) *cobra.Command {
+	c := &commands{IOStreams: streams, access: access, version: plugin}
 	var clientOnly bool
 	cmd := &cobra.Command{
 		Use:   "version",

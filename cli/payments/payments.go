@@ -1,4 +1,4 @@
-package cli
+package payments
 
 import (
 	"bytes"
@@ -17,11 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
-	"github.com/merchant-operator/merchant-operator/internal/commandline"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -35,17 +31,6 @@ const (
 // sessionsPath is where the API has the sessions of a merchant.
 const sessionsPath = "/api/v1/sessions"
 
-func (p *plugin) paymentsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "payments",
-		Short: "List, show and export the payments of a day",
-		Args:  terminal.NeedCommand,
-		RunE:  commandline.PrintHelp,
-	}
-	cmd.AddCommand(p.listPaymentsCommand(), p.showPaymentCommand(), p.exportPaymentsCommand())
-	return cmd
-}
-
 const aboutPayments = "They come from the API, with a key of the merchant: from the Secret of an ApiKey, or with --key-stdin or --key-env without a cluster.\n" +
 	"A session belongs to the day on which it ended, on the clock of spec.timeZone of the Merchant. Sums are exact."
 
@@ -57,8 +42,8 @@ type dayFlags struct {
 	out    *terminal.Output
 }
 
-func (f *dayFlags) add(cmd *cobra.Command, p *plugin, format string) {
-	f.source.add(cmd, p)
+func (f *dayFlags) add(cmd *cobra.Command, c *commands, format string) {
+	f.source.add(cmd, c)
 	f.source.addMode(cmd)
 	cmd.Flags().StringVar(&f.day, "day", "today", "day of the shop: today, yesterday or one such as 2026-11-22")
 	_ = cmd.RegisterFlagCompletionFunc("day", cobra.FixedCompletions([]string{"today", "yesterday"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
@@ -71,22 +56,22 @@ func (f *dayFlags) add(cmd *cobra.Command, p *plugin, format string) {
 }
 
 // connect checks what can be checked without the API first.
-func (f *dayFlags) connect(cmd *cobra.Command, p *plugin, merchant []string) (*api, error) {
-	if _, err := f.parse(p, time.UTC); err != nil {
+func (f *dayFlags) connect(cmd *cobra.Command, c *commands, merchant []string) (*api, error) {
+	if _, err := f.parse(c, time.UTC); err != nil {
 		return nil, err
 	}
-	return f.source.connect(cmd, p, merchant)
+	return f.source.connect(cmd, c, merchant)
 }
 
-func (f *dayFlags) parse(p *plugin, zone *time.Location) (payments.Day, error) {
-	day, err := payments.ParseDay(f.day, p.now(), zone)
+func (f *dayFlags) parse(c *commands, zone *time.Location) (payments.Day, error) {
+	day, err := payments.ParseDay(f.day, c.now(), zone)
 	if err != nil {
 		return day, terminal.Usage("Use a form like 2026-11-22.", "--day is %w: %q", err, f.day)
 	}
 	return day, nil
 }
 
-func (p *plugin) listPaymentsCommand() *cobra.Command {
+func (c *commands) listPaymentsCommand() *cobra.Command {
 	var (
 		flags dayFlags
 		order string
@@ -102,9 +87,9 @@ func (p *plugin) listPaymentsCommand() *cobra.Command {
 			"  kubectl merchant payments list acme-coffee -n shops --order 1001\n" +
 			"  printenv API_KEY | kubectl merchant payments list --key-stdin",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.access.CompleteMerchants,
+		ValidArgsFunction: c.access.CompleteMerchants,
 	}
-	flags.add(cmd, p, formatTable)
+	flags.add(cmd, c, formatTable)
 	cmd.Flags().StringVar(&order, "order", "", "list the sessions with this orderRef instead of those of a day")
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of rows of the table; the sums are of all; 0: all rows")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -118,19 +103,19 @@ func (p *plugin) listPaymentsCommand() *cobra.Command {
 			return terminal.Usage("Leave out --day and --status.", "--order finds the sessions of an order, of whatever day")
 		}
 		flags.source.lists = order == ""
-		a, err := flags.connect(cmd, p, args)
+		a, err := flags.connect(cmd, c, args)
 		if err != nil {
 			return err
 		}
 		if order != "" {
-			return p.listOrder(cmd.Context(), a, order, flags.out)
+			return c.listOrder(cmd.Context(), a, order, flags.out)
 		}
-		return p.listDay(cmd.Context(), a, &flags, limit)
+		return c.listDay(cmd.Context(), a, &flags, limit)
 	}
 	return cmd
 }
 
-func (p *plugin) exportPaymentsCommand() *cobra.Command {
+func (c *commands) exportPaymentsCommand() *cobra.Command {
 	var flags dayFlags
 	cmd := &cobra.Command{
 		Use:   "export [MERCHANT]",
@@ -142,16 +127,16 @@ func (p *plugin) exportPaymentsCommand() *cobra.Command {
 			"  kubectl merchant payments export acme-coffee -n shops --mode Test -o json\n" +
 			"  kubectl merchant payments export --key-env --day yesterday",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.access.CompleteMerchants,
+		ValidArgsFunction: c.access.CompleteMerchants,
 	}
-	flags.add(cmd, p, formatCSV)
+	flags.add(cmd, c, formatCSV)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		flags.source.lists = true
-		a, err := flags.connect(cmd, p, args)
+		a, err := flags.connect(cmd, c, args)
 		if err != nil {
 			return err
 		}
-		return p.listDay(cmd.Context(), a, &flags, 0)
+		return c.listDay(cmd.Context(), a, &flags, 0)
 	}
 	return cmd
 }
@@ -173,12 +158,12 @@ type dayReport struct {
 }
 
 // listDay prints a day. limit bounds the rows of the table; 0: it does not.
-func (p *plugin) listDay(ctx context.Context, a *api, flags *dayFlags, limit int) error {
-	day, err := flags.parse(p, a.zone)
+func (c *commands) listDay(ctx context.Context, a *api, flags *dayFlags, limit int) error {
+	day, err := flags.parse(c, a.zone)
 	if err != nil {
 		return err
 	}
-	if today := payments.DayAt(p.now(), a.zone); day.After(today) {
+	if today := payments.DayAt(c.now(), a.zone); day.After(today) {
 		return terminal.Usage("In "+a.zone.String()+" today is "+today.String()+".", "--day %s has not started", day)
 	}
 	report, err := a.readDay(ctx, day, flags.status.text, flags.out.Format, limit)
@@ -187,15 +172,15 @@ func (p *plugin) listDay(ctx context.Context, a *api, flags *dayFlags, limit int
 		return fmt.Errorf("read the payments of %s: %w", day, err)
 	}
 	if !report.Over {
-		fmt.Fprintf(p.ErrOut, "%s is not over in %s: more can follow.\n", day, a.zone)
+		fmt.Fprintf(c.ErrOut, "%s is not over in %s: more can follow.\n", day, a.zone)
 	}
 	if flags.out.Format == formatCSV {
-		_, err := report.csv.WriteTo(p.Out)
-		return errors.Join(err, writeSums(p.ErrOut, report.Sums))
+		_, err := report.csv.WriteTo(c.Out)
+		return errors.Join(err, writeSums(c.ErrOut, report.Sums))
 	}
 	if report.sessions == 0 && flags.out.Format == formatTable {
-		fmt.Fprintf(p.ErrOut, "No payments on %s.\n", day)
-	} else if err := flags.out.Write(p.Out, report, report.writeText); err != nil {
+		fmt.Fprintf(c.ErrOut, "No payments on %s.\n", day)
+	} else if err := flags.out.Write(c.Out, report, report.writeText); err != nil {
 		return err
 	}
 	if isIncomplete {
@@ -327,7 +312,7 @@ type orderReport struct {
 }
 
 // listOrder prints the newest sessions of an order.
-func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *terminal.Output) error {
+func (c *commands) listOrder(ctx context.Context, a *api, order string, out *terminal.Output) error {
 	var found page
 	if _, err := a.get(ctx, sessionsPath, url.Values{"orderRef": {order}}, patience, &found); err != nil {
 		return fmt.Errorf("find the sessions of order %q: %w", order, withAdvice(err))
@@ -336,19 +321,19 @@ func (p *plugin) listOrder(ctx context.Context, a *api, order string, out *termi
 		found.Sessions[i].Key = a.keyNames[payment.KeyID]
 	}
 	if found.More {
-		fmt.Fprintln(p.ErrOut, "Only the newest are listed.")
+		fmt.Fprintln(c.ErrOut, "Only the newest are listed.")
 	}
 	if out.Format == formatCSV {
-		lines, err := payments.NewCSV(p.Out, a.zone)
+		lines, err := payments.NewCSV(c.Out, a.zone)
 		for _, payment := range found.Sessions {
 			err = errors.Join(err, lines.Write(payment))
 		}
 		return errors.Join(err, lines.Flush())
 	}
 	report := orderReport{order, slices.Concat([]payments.Payment{}, found.Sessions), found.More}
-	return out.Write(p.Out, report, func(to io.Writer) error {
+	return out.Write(c.Out, report, func(to io.Writer) error {
 		if len(found.Sessions) == 0 {
-			fmt.Fprintf(p.ErrOut, "No session has the orderRef %q.\n", order)
+			fmt.Fprintf(c.ErrOut, "No session has the orderRef %q.\n", order)
 			return nil
 		}
 		return writePayments(to, found.Sessions, a.zone)
@@ -388,7 +373,7 @@ func printableOrNone(text string) string {
 	return terminal.Printable(text)
 }
 
-func (p *plugin) showPaymentCommand() *cobra.Command {
+func (c *commands) showPaymentCommand() *cobra.Command {
 	var source apiFlags
 	cmd := &cobra.Command{
 		Use:   "show SESSION_ID",
@@ -398,14 +383,14 @@ func (p *plugin) showPaymentCommand() *cobra.Command {
 			"  kubectl merchant payments show $SESSION_ID --key-env -o json",
 		Args: terminal.Arguments("SESSION_ID"),
 	}
-	source.add(cmd, p)
+	source.add(cmd, c)
 	out := terminal.AddOutput(cmd, formatTable, terminal.FormatJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id, err := session.ParseID(args[0])
 		if err != nil {
 			return terminal.Usage("It begins with ps_ and is in the answer of the API that created the session.", "%q is not the id of a session", args[0])
 		}
-		a, err := source.connectToOwner(cmd, p, id)
+		a, err := source.connectToOwner(cmd, c, id)
 		if err != nil {
 			return err
 		}
@@ -421,37 +406,9 @@ func (p *plugin) showPaymentCommand() *cobra.Command {
 			return fmt.Errorf("read session %s: %w", id, err)
 		}
 		payment.Key = a.keyNames[payment.KeyID]
-		return out.Write(p.Out, raw, func(to io.Writer) error { return writePayment(to, payment, a.zone) })
+		return out.Write(c.Out, raw, func(to io.Writer) error { return writePayment(to, payment, a.zone) })
 	}
 	return cmd
-}
-
-// connectToOwner connects with a key of the merchant whose id is in that of the session.
-func (f *apiFlags) connectToOwner(cmd *cobra.Command, p *plugin, id session.ID) (*api, error) {
-	f.mode = keys.ModeFlag(v1alpha1.ModeLive)
-	if id.TestMode() {
-		f.mode = keys.ModeFlag(v1alpha1.ModeTest)
-	}
-	if f.ownKey() {
-		return f.connect(cmd, p, nil)
-	}
-	if _, err := f.baseURL(); err != nil {
-		return nil, err
-	}
-	kube, err := p.access.Connect()
-	if err != nil {
-		return nil, err
-	}
-	var merchants v1alpha1.MerchantList
-	if err := kube.List(cmd.Context(), &merchants, kube.In(false)); err != nil {
-		return nil, fmt.Errorf("list Merchants in namespace %s: %w", kube.Namespace, err)
-	}
-	for i := range merchants.Items {
-		if published.ID(merchants.Items[i].UID) == id.MerchantID() {
-			return f.connect(cmd, p, []string{merchants.Items[i].Name})
-		}
-	}
-	return nil, terminal.Hinted("Name its namespace with -n.", "session %s belongs to no Merchant in namespace %s", id, kube.Namespace)
 }
 
 func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) error {

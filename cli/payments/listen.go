@@ -1,4 +1,4 @@
-package cli
+package payments
 
 import (
 	"cmp"
@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -21,7 +23,9 @@ import (
 // eventsPath is where the API has the feed of a merchant.
 const eventsPath = "/api/v1/events"
 
-func (p *plugin) listenCommand() *cobra.Command {
+// ListenCommand returns kubectl merchant listen.
+func ListenCommand(access *cluster.Access, streams genericiooptions.IOStreams, now func() time.Time) *cobra.Command {
+	c := &commands{streams, access, now}
 	var (
 		source    apiFlags
 		forwardTo string
@@ -41,9 +45,9 @@ func (p *plugin) listenCommand() *cobra.Command {
 			"  kubectl merchant listen acme-coffee -n shops --mode Test --forward-to http://localhost:3000/hooks\n" +
 			"  kubectl merchant listen --key-env --from now -o json",
 		Args:              terminal.Arguments("[MERCHANT]"),
-		ValidArgsFunction: p.access.CompleteMerchants,
+		ValidArgsFunction: c.access.CompleteMerchants,
 	}
-	source.add(cmd, p)
+	source.add(cmd, c)
 	source.addMode(cmd)
 	cmd.Flags().StringVar(&forwardTo, "forward-to", "", "URL on this machine to which events are posted, such as http://localhost:3000/hooks; empty: none")
 	cmd.Flags().Var(&from, "from", "first event, if there is no position yet. oldest: all that are kept; now: none that has happened")
@@ -56,7 +60,7 @@ func (p *plugin) listenCommand() *cobra.Command {
 			return err
 		}
 		source.lists = true
-		a, err := source.connect(cmd, p, args)
+		a, err := source.connect(cmd, c, args)
 		if err != nil {
 			return unlessInterrupted(cmd.Context(), err)
 		}
@@ -64,13 +68,13 @@ func (p *plugin) listenCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		l := &listener{plugin: p, api: a, state: state, json: out.Format == terminal.FormatJSON}
+		l := &listener{commands: c, api: a, state: state, json: out.Format == terminal.FormatJSON}
 		if target != nil {
-			l.forwarder = newForwarder(target, state.secret, p.now, a.notify)
+			l.forwarder = newForwarder(target, state.secret, c.now, a.notify)
 		}
 		err = unlessInterrupted(cmd.Context(), l.run(cmd.Context(), from))
 		if err == nil {
-			fmt.Fprintln(p.ErrOut, "Stopped. The next start goes on from here.")
+			fmt.Fprintln(c.ErrOut, "Stopped. The next start goes on from here.")
 		}
 		return err
 	}
@@ -87,7 +91,7 @@ func unlessInterrupted(ctx context.Context, err error) error {
 
 // listener follows the feed.
 type listener struct {
-	plugin    *plugin
+	commands  *commands
 	api       *api
 	state     *listenState
 	forwarder *forwarder // nil: events are printed only
@@ -113,7 +117,7 @@ func (l *listener) run(ctx context.Context, from fromFlag) error {
 	if !l.api.livemode {
 		mode = "test"
 	}
-	say := func(format string, args ...any) { fmt.Fprintf(l.plugin.ErrOut, format+"\n", args...) }
+	say := func(format string, args ...any) { fmt.Fprintf(l.commands.ErrOut, format+"\n", args...) }
 	say("Listening to %s events of %s (%s). The position is in %s.", mode, terminal.Printable(l.api.merchant.Name), l.api.merchant.ID, l.state.path)
 	if l.forwarder != nil {
 		say("Forwarding to %s\nSigning secret: %s", l.forwarder.target, l.state.secret.Reveal())
@@ -247,11 +251,11 @@ func (l *listener) handle(ctx context.Context, item feedItem) error {
 
 func (l *listener) print(item feedItem) error {
 	if l.json {
-		lines := json.NewEncoder(l.plugin.Out)
+		lines := json.NewEncoder(l.commands.Out)
 		lines.SetEscapeHTML(false)
 		return lines.Encode(item)
 	}
-	_, err := fmt.Fprintln(l.plugin.Out, describeEvent(item.Event, l.api.zone))
+	_, err := fmt.Fprintln(l.commands.Out, describeEvent(item.Event, l.api.zone))
 	return err
 }
 

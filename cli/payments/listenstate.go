@@ -1,4 +1,4 @@
-package cli
+package payments
 
 import (
 	"crypto/sha256"

@@ -1,0 +1,244 @@
+package payments
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/cli/terminal"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
+)
+
+// fakeLedger is an API with ended sessions, three a page, whose answers a test breaks.
+type fakeLedger struct {
+	url string
+
+	mu      sync.Mutex
+	ended   []payments.Payment // the newest first
+	answers []http.HandlerFunc // of the next pages
+	reads   []url.Values
+	date    time.Time // of the API's clock; zero: now
+}
+
+func newFakeLedger(t *testing.T, ended ...payments.Payment) *fakeLedger {
+	t.Helper()
+	f := &fakeLedger{ended: ended}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	f.url = server.URL
+	t.Setenv("API_URL", f.url)
+	t.Setenv("API_KEY", fakeKey)
+	return f
+}
+
+func (f *fakeLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.date.IsZero() {
+		w.Header().Set("Date", f.date.UTC().Format(http.TimeFormat))
+	}
+	if r.URL.Path == fixture.Me {
+		_, _ = io.WriteString(w, `{"livemode":true,"merchant":{"id":"mer_abcdefgh2345","name":"Acme","timeZone":"Europe/Berlin"}}`)
+		return
+	}
+	query := r.URL.Query()
+	f.reads = append(f.reads, query)
+	if len(f.answers) > 0 {
+		answer := f.answers[0]
+		if f.answers = f.answers[1:]; answer != nil {
+			answer(w, r)
+			return
+		}
+	}
+	const size = 3
+	first, _ := strconv.Atoi(query.Get("cursor"))
+	last := min(first+size, len(f.ended))
+	answer := page{Sessions: f.ended[first:last]}
+	if last < len(f.ended) {
+		answer.Cursor = strconv.Itoa(last)
+	}
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// endedOn are n sessions that ended a second apart, the last one at the time.
+func endedOn(last time.Time, n int) (all []payments.Payment) {
+	for i := range n {
+		at := last.Add(-time.Duration(i) * time.Second)
+		all = append(all, payments.Payment{
+			SessionID: fmt.Sprintf("ps_abcdefgh2345T2xV9bLrYc8WdNe%04d", i), Status: "COMPLETED", AmountCents: 1001, Currency: "EUR",
+			OrderRef: strconv.Itoa(i), PaymentRef: "card-" + strconv.Itoa(i), CreatedAt: at.Add(-time.Minute).UnixMilli(), EndedAt: at.UnixMilli(),
+		})
+	}
+	return all
+}
+
+var closing = time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)
+
+// All pages are in the export, which asks for the day of the shop.
+func TestPaymentsExport(t *testing.T) {
+	f := newFakeLedger(t, endedOn(closing, 10)...)
+	got := run(t, "payments export --key-env --day 2026-11-20").want(t, terminal.ExitDone, "COMPLETED   100.10 EUR   10 sessions")
+	rows, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
+	if err != nil || len(rows) != 11 {
+		t.Fatalf("%d rows: %v\n%s", len(rows), err, got.out)
+	}
+	if want := "ps_abcdefgh2345T2xV9bLrYc8WdNe0009"; rows[10][0] != want || rows[10][12] != "2026-11-20 17:59:51" {
+		t.Errorf("the last row is %v", rows[10])
+	}
+	// From midnight to midnight in Berlin, in milliseconds.
+	if query := f.reads[0]; query.Get("endedFrom") != "1795129200000" || query.Get("endedTo") != "1795215600000" || query.Has("status") {
+		t.Errorf("asked for %v", query)
+	}
+	if strings.Contains(got.problems, "is not over") {
+		t.Errorf("it says %s", got.problems)
+	}
+}
+
+// A day that goes on is not taken for a whole one, by the API's clock.
+func TestPaymentsExport_BeforeTheEndOfTheDay(t *testing.T) {
+	f := newFakeLedger(t, endedOn(closing, 1)...)
+	f.date = time.Date(2026, 11, 20, 22, 59, 59, 0, time.UTC)
+	run(t, "payments export --key-env --day 2026-11-20").want(t, terminal.ExitDone, "2026-11-20 is not over in Europe/Berlin: more can follow.")
+	f.date = f.date.Add(time.Second)
+	got := run(t, "payments export --key-env --day 2026-11-20 -o json").want(t, terminal.ExitDone)
+	var report dayReport
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil || !report.Over || report.Day != "2026-11-20" || report.TimeZone != "Europe/Berlin" || len(report.Payments) != 1 {
+		t.Errorf("%+v: %v", report, err)
+	}
+}
+
+// Half a day is never printed: there is all of it, or nothing and an error.
+func TestPaymentsExport_WholeOrNotAtAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers []http.HandlerFunc // of the pages; nil: the page
+		whole   bool
+		says    string
+	}{
+		"a page that comes late":  {[]http.HandlerFunc{nil, failing(http.StatusServiceUnavailable, `{"error":"unavailable"}`, "Retry-After", "1")}, true, "The API answers again."},
+		"a page that is cut":      {[]http.HandlerFunc{nil, failing(http.StatusOK, `{"sessions":[{"sessionId":"ps_`)}, true, "The API answers again."},
+		"over the limit":          {[]http.HandlerFunc{nil, failing(http.StatusTooManyRequests, `{"error":"too many requests"}`, "Retry-After", "1")}, true, "answers 429"},
+		"a key that was rotated":  {[]http.HandlerFunc{nil, failing(http.StatusUnauthorized, `{"error":"missing or invalid API key"}`)}, false, "explain-401"},
+		"a cursor that is gone":   {[]http.HandlerFunc{nil, nil, failing(http.StatusConflict, `{"error":"the list changed"}`)}, false, "the list changed"},
+		"the same page for ever":  {[]http.HandlerFunc{nil, failing(http.StatusOK, `{"sessions":[],"cursor":"3"}`)}, false, "same cursor"},
+		"older than what is kept": {[]http.HandlerFunc{failing(http.StatusGone, `{"error":"the day is not kept"}`)}, false, "the day is not kept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeLedger(t, endedOn(closing, 8)...)
+			f.answers = test.answers
+			code, lines := terminal.ExitError, 0
+			if test.whole {
+				code, lines = terminal.ExitDone, 9
+			}
+			got := run(t, "payments export --key-env --day 2026-11-20").want(t, code, test.says)
+			if n := strings.Count(got.out, "\n"); n != lines {
+				t.Errorf("%d lines, want %d\n%s", n, lines, got.out)
+			}
+		})
+	}
+}
+
+// The table has the newest rows; its sums are of all.
+func TestPaymentsList(t *testing.T) {
+	all := endedOn(closing, 5)
+	all[1].Status, all[1].OrderRef, all[1].Currency = "FAILED", "\x1b[2J", "JPY"
+	newFakeLedger(t, all...)
+	got := run(t, "payments list --key-env --day 2026-11-20 --limit 2").want(t, terminal.ExitDone)
+	want := `ENDED                 STATUS      AMOUNT      ORDER   PAYMENT   SESSION
+2026-11-20 18:00:00   COMPLETED   10.01 EUR   0       card-0    ps_abcdefgh2345T2xV9bLrYc8WdNe0000
+2026-11-20 17:59:59   FAILED      1001 JPY    ` + "\ufffd" + `[2J    card-1    ps_abcdefgh2345T2xV9bLrYc8WdNe0001
+… and 3 more; --limit 0 lists them
+
+COMPLETED   40.04 EUR   4 sessions
+FAILED      1001 JPY    1 session
+`
+	if diff := cmp.Diff(want, got.out); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if rows := strings.Count(run(t, "payments list --key-env --day 2026-11-20 --limit 0").out, "ps_"); rows != 5 {
+		t.Errorf("%d rows, want all 5", rows)
+	}
+}
+
+// A day of which the API has deleted a part is no export, and its table ends with an error.
+func TestPayments_IncompleteDay(t *testing.T) {
+	const midday = `,"completeFrom":1795172400000}`
+	f := newFakeLedger(t, endedOn(closing, 4)...)
+	text, err := json.Marshal(f.ended[:3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := failing(http.StatusOK, `{"sessions":`+string(text)+midday)
+	const says = "has only what ended since 2026-11-20 12:00:00"
+	for _, format := range []string{"csv", "json"} {
+		f.answers = []http.HandlerFunc{part}
+		if got := run(t, "payments export --key-env --day 2026-11-20 -o "+format).want(t, terminal.ExitError, says); got.out != "" {
+			t.Errorf("it prints %s", got.out)
+		}
+	}
+	f.answers = []http.HandlerFunc{part}
+	run(t, "payments list --key-env --day 2026-11-20").want(t, terminal.ExitError, says, "30.03 EUR", "these are not all payments of 2026-11-20")
+}
+
+func TestPaymentsList_FutureDay(t *testing.T) {
+	newFakeLedger(t)
+	run(t, "payments list --key-env --day 2100-01-01").want(t, terminal.ExitUsage, "--day 2100-01-01 has not started", "In Europe/Berlin today is ")
+}
+
+func TestPaymentsList_StatusAndEmptyDay(t *testing.T) {
+	f := newFakeLedger(t)
+	run(t, "payments list --key-env --day yesterday --status failed").want(t, terminal.ExitDone, "No payments on ")
+	if got := f.reads[0].Get("status"); got != "FAILED" {
+		t.Errorf("asked for %q", got)
+	}
+	got := run(t, "payments list --key-env --day yesterday -o json").want(t, terminal.ExitDone)
+	if !strings.Contains(got.out, `"sums": [],`) || !strings.Contains(got.out, `"payments": []`) {
+		t.Errorf("got %s", got.out)
+	}
+}
+
+// Tills keep half of the merchant's requests while a day is read.
+func TestRestFor(t *testing.T) {
+	for left, want := range map[string]bool{`"merchant";r=99;t=1`: false, `"merchant";r=51;t=1`: false, `"merchant";r=50;t=1`: true, `"merchant";r=0;t=2`: true, "": false, "r=1": false} {
+		header := http.Header{"Ratelimit": {left}, "Ratelimit-Policy": {`"merchant";q=100;w=2`}}
+		if got := restFor(header) > 0; got != want {
+			t.Errorf("%s: rests %v, want %v", left, got, want)
+		}
+	}
+}
+
+// What was refused and what went back is shown with each payment.
+func TestWritePayment_Refunds(t *testing.T) {
+	const body = `{"sessionId": "ps_1", "status": "COMPLETED", "amountCents": 1250, "currency": "EUR", "createdAt": 1795246260000, "endedAt": 1795246300000, "payments": [
+		{"paymentRef": "card-1", "amountCents": 1250, "currency": "EUR", "refused": false, "refundedCents": 500, "refunds": [{"refundRef": "back-1", "amountCents": 500, "refundedAt": 1795246400000}]},
+		{"paymentRef": "card-2", "amountCents": 1250, "currency": "EUR", "refused": true, "refundedCents": 0, "refunds": []}]}`
+	var payment payments.Payment
+	if err := json.Unmarshal([]byte(body), &payment); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := writePayment(&text, payment, time.UTC); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"Refunded   5.00 EUR of payment card-1, refund back-1, 2026-11-21 07:33:20",
+		"Refused    12.50 EUR, payment card-2, to refund: 12.50 EUR",
+	} {
+		if !strings.Contains(text.String(), line) {
+			t.Errorf("no line %q in\n%s", line, text.String())
+		}
+	}
+}
