@@ -1,6 +1,7 @@
 // Package cli is kubectl merchant: commands for people who manage merchants and their keys, and who find out why a key is refused.
 //
-// Data goes to stdout, everything else to stderr, both through an escapingWriter. A key is read from stdin only, and printed only by a command that was asked for it.
+// Data goes to stdout, everything else to stderr, both escaped (terminal.Escape). A key is read from stdin only, and printed only by a command that was
+// asked for it.
 package cli
 
 import (
@@ -18,20 +19,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/merchants"
 	"github.com/merchant-operator/merchant-operator/cli/payments"
+	"github.com/merchant-operator/merchant-operator/cli/plan"
 	"github.com/merchant-operator/merchant-operator/cli/support"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/cli/webhooks"
 	"github.com/merchant-operator/merchant-operator/internal/commandline"
 )
-
-// plugin is what all commands share.
-type plugin struct {
-	genericiooptions.IOStreams
-
-	version string
-	access  *cluster.Access
-	now     func() time.Time
-}
 
 // Args returns the arguments of the plugin, if the program runs under one of its names. kubectl runs kubectl_complete-merchant for the
 // tab key.
@@ -58,8 +51,8 @@ func Execute(ctx context.Context, version string, streams genericiooptions.IOStr
 	return printError(streams.ErrOut, err)
 }
 
+// newCommand is the table of contents: each command is in the room that is named here.
 func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
-	p := &plugin{IOStreams: streams, version: version, now: time.Now}
 	root := &cobra.Command{
 		Use:         "kubectl-merchant",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl merchant"},
@@ -75,9 +68,20 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(terminal.FlagError)
-	p.access = cluster.NewAccess(root.PersistentFlags(), version, streams.ErrOut)
-	_ = root.RegisterFlagCompletionFunc("context", p.access.CompleteContexts) // fails only for an unknown flag
-	root.AddCommand(merchants.StatusCommand(p.access, p.IOStreams, p.now), merchants.OnboardCommand(p.access, p.IOStreams), keys.Command(p.access, p.IOStreams, p.now), explain.Command(p.access, p.IOStreams, p.now), explain.AllowlistCommand(p.access, p.IOStreams), p.planCommand(), webhooks.Command(p.access, p.IOStreams, p.now), payments.Command(p.access, p.IOStreams, p.now),
-		payments.ListenCommand(p.access, p.IOStreams, p.now), support.ReportCommand(p.access, p.IOStreams, p.now, version), support.VersionCommand(p.access, p.IOStreams, version))
+	access, now := cluster.NewAccess(root.PersistentFlags(), version, streams.ErrOut), time.Now
+	_ = root.RegisterFlagCompletionFunc("context", access.CompleteContexts) // fails only for an unknown flag
+	root.AddCommand(
+		merchants.StatusCommand(access, streams, now),
+		merchants.OnboardCommand(access, streams),
+		keys.Command(access, streams, now),
+		explain.Command(access, streams, now),
+		explain.AllowlistCommand(access, streams),
+		plan.Command(access, streams, now),
+		webhooks.Command(access, streams, now),
+		payments.Command(access, streams, now),
+		payments.ListenCommand(access, streams, now),
+		support.ReportCommand(access, streams, now, version),
+		support.VersionCommand(access, streams, version),
+	)
 	return root
 }

@@ -660,7 +660,7 @@ func TestPlan_WritesNothing(t *testing.T) {
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	applied := map[string]string{lastApplied: "{}"}
+	applied := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}
 	g.Merchant("acme", func(m *v1alpha1.Merchant) { m.Annotations = applied })
 	for _, name := range []string{"till", "gone"} {
 		key := &v1alpha1.ApiKey{Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "acme"}}}

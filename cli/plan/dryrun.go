@@ -1,18 +1,14 @@
-package cli
+package plan
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,96 +21,15 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
-	"github.com/merchant-operator/merchant-operator/cli/plan"
-	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 )
-
-// Formats of a plan.
-const (
-	formatText     = "text"
-	formatMarkdown = "markdown"
-)
-
-func (p *plugin) planCommand() *cobra.Command {
-	var files []string
-	var prune, allNamespaces bool
-	cmd := &cobra.Command{
-		Use:   "plan -f DIR",
-		Short: "Show what ends if manifests are applied: keys, overlaps, addresses, events",
-		Long: "Show what ends if the Merchants and ApiKeys of manifests are applied: which keys are replaced or refused and when they were last used, " +
-			"which addresses and events. The API server checks the manifests in a dry run, so the rights to apply them are needed; nothing is written, and no Secret is read.\n\n" +
-			"The exit code is 0 if nothing ends or is refused, and 4 if something does or may.",
-		Example: "  kubectl merchant plan -f merchants\n" +
-			"  kubectl merchant plan -f merchants --prune -o markdown\n" +
-			"  cat merchants/*.yaml | kubectl merchant plan -f - -o json",
-		Args: terminal.Arguments(),
-	}
-	flags := cmd.Flags()
-	flags.StringArrayVarP(&files, "filename", "f", nil, "directory, with all below it, or file; -: standard input; may be repeated")
-	flags.BoolVar(&prune, "prune", false, "include objects that are not in the manifests and that the same GitOps tool or kubectl apply manages, as if it deleted them")
-	flags.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "with --prune: look in all namespaces, not only in those of the manifests")
-	out := terminal.AddOutput(cmd, formatText, terminal.FormatJSON, formatMarkdown)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		switch {
-		case len(files) == 0:
-			return terminal.Usage(terminal.SeeHelp(cmd), "--filename is missing")
-		case allNamespaces && !prune:
-			return terminal.Usage("Add --prune, or leave out -A.", "--all-namespaces is for --prune")
-		}
-		manifests := &plan.Manifests{}
-		for _, file := range files {
-			if err := manifests.Read(file, p.In); err != nil {
-				return manifestError(err)
-			}
-		}
-		kube, err := p.access.Connect()
-		if err != nil {
-			return err
-		}
-		if err := manifests.Default(kube.Namespace); err != nil {
-			return manifestError(err)
-		}
-		planner := &planner{Cluster: kube, manifests: manifests, state: plan.State{Now: p.now()}}
-		if err := planner.run(cmd.Context(), prune, allNamespaces); err != nil {
-			return err
-		}
-		return writePlan(p.Out, plan.NewReport(planner.state, manifests.Ignored), out.Format)
-	}
-	return cmd
-}
-
-// manifestError may quote a manifest, which may contain anything.
-func manifestError(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return terminal.Usage("Name a directory or a file with YAML or JSON.", "read the manifests: %w", err)
-	}
-	return fmt.Errorf("read the manifests: %s", plan.Plain(err.Error()))
-}
-
-func writePlan(to io.Writer, report plan.Report, format string) error {
-	write := report.WriteText
-	switch format {
-	case terminal.FormatJSON:
-		write = report.WriteJSON
-	case formatMarkdown:
-		write = report.WriteMarkdown
-	}
-	if err := write(to); err != nil {
-		return err
-	}
-	if report.Ends {
-		return terminal.ErrEnds
-	}
-	return nil
-}
 
 // planner finds out what the API server would do with manifests.
 type planner struct {
 	*cluster.Cluster
 
-	manifests *plan.Manifests
-	state     plan.State
+	manifests *Manifests
+	state     State
 	// dryRuns fill the state.
 	dryRuns []func(context.Context) error
 }
@@ -171,7 +86,7 @@ func (p *planner) readLive(ctx context.Context, namespace string) error {
 	}
 	for i := range merchants.Items {
 		m := &merchants.Items[i]
-		p.state.Merchants = append(p.state.Merchants, plan.Object[v1alpha1.Merchant]{Kind: "Merchant", Namespace: m.Namespace, Name: m.Name, Before: m, After: m})
+		p.state.Merchants = append(p.state.Merchants, Object[v1alpha1.Merchant]{Kind: "Merchant", Namespace: m.Namespace, Name: m.Name, Before: m, After: m})
 	}
 	var keys v1alpha1.ApiKeyList
 	if err := p.List(ctx, &keys, client.InNamespace(namespace)); err != nil {
@@ -179,27 +94,27 @@ func (p *planner) readLive(ctx context.Context, namespace string) error {
 	}
 	for i := range keys.Items {
 		k := &keys.Items[i]
-		p.state.ApiKeys = append(p.state.ApiKeys, plan.Object[v1alpha1.ApiKey]{Kind: "ApiKey", Namespace: k.Namespace, Name: k.Name, Before: k, After: k})
+		p.state.ApiKeys = append(p.state.ApiKeys, Object[v1alpha1.ApiKey]{Kind: "ApiKey", Namespace: k.Namespace, Name: k.Name, Before: k, After: k})
 	}
 	return nil
 }
 
 // match finds the live object of each manifest, and plans its dry run.
 func (p *planner) match() {
-	merchants, keys := map[plan.Manifest]int{}, map[plan.Manifest]int{}
+	merchants, keys := map[Manifest]int{}, map[Manifest]int{}
 	for _, manifest := range p.manifests.Objects {
 		switch manifest.Object.GroupVersionKind() {
 		case v1alpha1.SchemeGroupVersion.WithKind("Merchant"):
 			i := slot(&p.state.Merchants, manifest)
 			if manifest.Variables {
-				p.state.Merchants[i].Unbuilt = plan.Variables
+				p.state.Merchants[i].Unbuilt = Variables
 			} else {
 				merchants[manifest] = i
 			}
 		case v1alpha1.SchemeGroupVersion.WithKind("ApiKey"):
 			i := slot(&p.state.ApiKeys, manifest)
 			if manifest.Variables {
-				p.state.ApiKeys[i].Unbuilt = plan.Variables
+				p.state.ApiKeys[i].Unbuilt = Variables
 			} else {
 				keys[manifest] = i
 			}
@@ -220,12 +135,12 @@ func (p *planner) match() {
 }
 
 // slot returns the place of a manifest's object in the state.
-func slot[T any](objects *[]plan.Object[T], manifest plan.Manifest) int {
+func slot[T any](objects *[]Object[T], manifest Manifest) int {
 	namespace, name := manifest.Object.GetNamespace(), manifest.Object.GetName()
-	i := slices.IndexFunc(*objects, func(o plan.Object[T]) bool { return o.Namespace == namespace && o.Name == name })
+	i := slices.IndexFunc(*objects, func(o Object[T]) bool { return o.Namespace == namespace && o.Name == name })
 	if i < 0 {
 		i = len(*objects)
-		*objects = append(*objects, plan.Object[T]{Kind: manifest.Object.GetKind(), Namespace: namespace, Name: name})
+		*objects = append(*objects, Object[T]{Kind: manifest.Object.GetKind(), Namespace: namespace, Name: name})
 	}
 	(*objects)[i].Source = manifest.Source
 	return i
@@ -235,7 +150,7 @@ func slot[T any](objects *[]plan.Object[T], manifest plan.Manifest) int {
 func apply[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, p *planner, manifest plan.Manifest, o *plan.Object[T]) error {
+}](ctx context.Context, p *planner, manifest Manifest, o *Object[T]) error {
 	object := manifest.Object.DeepCopy()
 	unstructured.RemoveNestedField(object.Object, "status")
 	if problem := invalidName(o.Namespace, o.Name); problem != "" {
@@ -303,7 +218,7 @@ const maxCorrections = 4
 func refuse[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, p *planner, manifest plan.Manifest, o *plan.Object[T], err error) error {
+}](ctx context.Context, p *planner, manifest Manifest, o *Object[T], err error) error {
 	var live client.Object
 	present := map[string]any{}
 	if o.Before != nil {
@@ -410,7 +325,7 @@ func applier(live client.Object) string {
 func managers[T any, P interface {
 	*T
 	client.Object
-}](objects []plan.Object[T]) (found []gitops.Manager) {
+}](objects []Object[T]) (found []gitops.Manager) {
 	for _, o := range objects {
 		if o.Source == "" || o.Before == nil {
 			continue
@@ -427,7 +342,7 @@ func managers[T any, P interface {
 func pruned[T any, P interface {
 	*T
 	client.Object
-}](p *planner, objects []plan.Object[T], owners []gitops.Manager) {
+}](p *planner, objects []Object[T], owners []gitops.Manager) {
 	for i := range objects {
 		o := &objects[i]
 		live := P(o.Before)
