@@ -22,6 +22,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 	"github.com/merchant-operator/merchant-operator/controllers/merchants"
 	"github.com/merchant-operator/merchant-operator/controllers/orphans"
@@ -145,10 +146,12 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	if err := mgr.Add(&lastUses{mgr.GetClient(), uses, o.CredentialsNamespace, o.LastUseInterval, outdated}); err != nil {
 		return err
 	}
+	tombstones := budget.New(mgr.GetClient(), mgr.GetAPIReader(), o.CredentialsNamespace)
 	base := &reconciler.Base{
 		Client:               mgr.GetClient(),
 		APIReader:            mgr.GetAPIReader(),
 		Secrets:              tenantsecret.Secrets{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Cache: delivered},
+		Tombstones:           tombstones,
 		Events:               mgr.GetEventRecorder(writes.FieldOwner),
 		Audit:                auditlog.New(o.Log),
 		Clock:                guard,
@@ -164,6 +167,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 	}
 	return orphans.Sweeper{
 		Client:               mgr.GetClient(),
+		Tombstones:           tombstones,
 		Audit:                base.Audit,
 		APIReader:            mgr.GetAPIReader(),
 		Clock:                guard,

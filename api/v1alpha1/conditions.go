@@ -67,7 +67,7 @@ const (
 	// ReasonStillAccepted: what only restricts could not be published, or what was deleted not be revoked. Keys work as before.
 	ReasonStillAccepted = "StillAccepted"
 	// ReasonTooManyDeleted: too many objects of the namespace were deleted, so that this deleted one keeps the operator's finalizer. It is
-	// revoked and remembered.
+	// revoked and remembered. Or this one is new, and is not published.
 	ReasonTooManyDeleted = "TooManyDeleted"
 	// ReasonFailed: a call to the Kubernetes API failed; the operator retries.
 	ReasonFailed = "Failed"

@@ -73,7 +73,7 @@ func first(f facts, rules ...rule) (outcome conditions.Outcome, ok bool) {
 
 // obstacle returns what prevents that a key is issued or moved; ok is false if nothing does.
 func obstacle(f facts) (outcome conditions.Outcome, ok bool) {
-	return first(f, recordEnding, newerVersion, revokedByNewer, anothersRecord, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
+	return first(f, recordEnding, newerVersion, revokedByNewer, anothersRecord, namespaceFull, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
 }
 
 // outcomeFor returns whether the spec is in force. usable returns whether the key is accepted.
@@ -103,7 +103,7 @@ func usable(f facts, outcome conditions.Outcome) metav1.Condition {
 	if _, ended := first(f, disabled, expired); ended && known && record.Usable(f.now) {
 		return say(metav1.ConditionTrue, outcome.Reason, "The key still works: its end is not published yet")
 	}
-	refused, applies := first(f, anothersRecord, merchantMissing, disabled, expired, merchantInactive, merchantUnpublished, revokedByNewer,
+	refused, applies := first(f, anothersRecord, namespaceFull, merchantMissing, disabled, expired, merchantInactive, merchantUnpublished, revokedByNewer,
 		digestClaimed, tooManyDigests, digestReplaced, digestUsed, notIssued)
 	switch {
 	case applies:
@@ -206,6 +206,11 @@ func anothersRecord(f facts) (conditions.Outcome, bool) {
 		"Published Secret %s holds the record of another ApiKey and was not changed", f.secret.Name), true
 }
 
+// namespaceFull: an ApiKey that was never published can wait, so that the deletions to remember do not grow without end.
+func namespaceFull(f facts) (conditions.Outcome, bool) {
+	return reconciler.Full("ApiKey", f.fullUntil), !f.fullUntil.IsZero()
+}
+
 // merchantWait is how long an ApiKey waits for its Merchant, because a pipeline applies them in any order. Then it is
 // Stalled, and the names in the message are updated at this interval.
 const merchantWait = 10 * time.Minute
@@ -287,7 +292,7 @@ const conflictRecheck = time.Minute
 func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	rotation, _ := nextRotation(f)
 	times := []time.Time{
-		rotation, retentionEnd(f), overlapEnd(f), cleanupTime(f), expiry(f), triggerLimit(f).At,
+		rotation, retentionEnd(f), overlapEnd(f), cleanupTime(f), expiry(f), triggerLimit(f).At, f.fullUntil,
 		reconciler.Recheck(f.now, f.clockWrong, rotation, retentionEnd(f), cleanupTime(f)),
 	}
 	switch outcome.Reason {
@@ -299,6 +304,8 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 		times = append(times, f.now.Add(left))
 	case v1alpha1.ReasonSecretConflict, v1alpha1.ReasonKeyDigestClaimed, v1alpha1.ReasonTooManyKeyDigests:
 		times = append(times, f.now.Add(conflictRecheck))
+	case v1alpha1.ReasonTooManyDeleted:
+		times = append(times, f.now.Add(reconciler.HeldRecheck))
 	}
 	for _, u := range upcomingFor(f) {
 		times = append(times, u.starts())

@@ -51,6 +51,8 @@ type facts struct {
 	newer bool
 	// seen is the newest version of the record that this operator knows; zero: none.
 	seen knownVersion
+	// fullUntil is until when no new ApiKey is published in the namespace; zero: it is not full, or the ApiKey is not new.
+	fullUntil time.Time
 	// claims are those to the digests of externally generated keys, spec.keyDigest first.
 	claims []claimState
 	// delivered are the Secrets of this ApiKey.
@@ -134,7 +136,18 @@ func (r *Reconciler) gather(ctx context.Context, f facts) (facts, error) {
 		f.delivered, err = r.cachedDelivered(ctx, f.apiKey)
 	}
 	f.now, f.clockWrong = r.Time()
+	if err == nil {
+		err = r.readFull(ctx, &f)
+	}
 	return f, err
+}
+
+// readFull reads until when no new ApiKey is published in the namespace.
+func (r *Reconciler) readFull(ctx context.Context, f *facts) (err error) {
+	if f.untouched() && f.seen == (knownVersion{}) {
+		f.fullUntil, err = r.FullUntil(ctx, published.TombstoneApiKey, f.apiKey, f.apiKey.Status.Conditions, f.now)
+	}
+	return err
 }
 
 // readPublished reads the published record, the Merchant and its published state from the caches: what a restriction needs. The facts name the
@@ -318,6 +331,9 @@ func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey
 		case name == f.target():
 			f.targetTaken, f.targetHolder = true, tenantsecret.HeldBy(secret, apiKey, "ApiKey")
 		}
+	}
+	if err := r.readFull(ctx, &f); err != nil {
+		return f, err
 	}
 	err = r.forgetReplaced(ctx, &f)
 	return f, err

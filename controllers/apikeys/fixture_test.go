@@ -22,6 +22,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
@@ -122,7 +123,9 @@ func frozen(t *testing.T, clock *clocktesting.FakePassiveClock, before func(stor
 			t.Fatal(err)
 		}
 	}
-	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&corev1.ConfigMap{}, budget.SubjectField, budget.SubjectValues).
+		WithIndex(&corev1.Secret{}, budget.ReplacedField, budget.ReplacedValues).Build()
 	apiReader := interceptor.NewClient(stored, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			before(stored, key)
@@ -132,8 +135,9 @@ func frozen(t *testing.T, clock *clocktesting.FakePassiveClock, before func(stor
 	return &Reconciler{
 		Base: &reconciler.Base{
 			Client: stored, APIReader: apiReader, Events: events.NewFakeRecorder(9), Audit: auditlog.New(slog.New(slog.DiscardHandler)),
-			Secrets: tenantsecret.Secrets{Client: stored, APIReader: apiReader, Cache: noneDelivered{}},
-			Clock:   clock, ClockWrong: func() bool { return false }, CredentialsNamespace: "credentials",
+			Secrets:    tenantsecret.Secrets{Client: stored, APIReader: apiReader, Cache: noneDelivered{}},
+			Tombstones: budget.New(stored, apiReader, "credentials"),
+			Clock:      clock, ClockWrong: func() bool { return false }, CredentialsNamespace: "credentials",
 		},
 		LastUses: lastuse.New(stored, "credentials"), OldKeys: DefaultOldKeyTimes(), unpublished: lru.New(1),
 	}

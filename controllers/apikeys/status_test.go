@@ -196,6 +196,12 @@ func TestStatus_Usable(t *testing.T) {
 			facts: upToDate(), edit: func(f *facts) { f.merchantID = "" },
 			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonMerchantNotFound,
 		},
+		"new, in a namespace that is full": {
+			facts: upToDate(), edit: func(f *facts) {
+				f.secret, f.record, f.delivered, f.fullUntil = nil, nil, nil, f.now.Add(time.Hour)
+			},
+			ready: metav1.ConditionFalse, usable: metav1.ConditionFalse, reason: v1alpha1.ReasonTooManyDeleted,
+		},
 		"a taken Secret, and a key in force": {
 			facts: renamed(upToDate()), edit: func(f *facts) { f.targetTaken = true },
 			ready: metav1.ConditionFalse, usable: metav1.ConditionTrue, reason: v1alpha1.ReasonPublished,

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -22,16 +23,64 @@ import (
 //   - ApiKeys with a claim to a replaced key, which opens again once the claim is forgotten. Nothing is forgotten: the surplus keeps
 //     its finalizer.
 //   - Merchants, whose payments are taken again once the tombstone is forgotten. The surplus keeps its finalizer too.
+//
+// A tenant can remove that finalizer. With twice as many tombstones that are not forgotten, no new object of the kind is published.
 const Tombstones = 1000
 
+// most is the number of tombstones that are not forgotten with which a namespace is full.
+const most = 2 * Tombstones
+
 // Index finds tombstones in the cache by the namespace and kind of the deleted object, and claims to replaced keys by the namespace of
-// their owner.
+// their owner. One Index is shared, because it remembers what it has decoded.
 type Index struct {
-	Cache client.Reader
-	// APIReader reads from the API server what the cache does not have yet.
-	APIReader client.Reader
-	// CredentialsNamespace is the namespace of the tombstones.
-	CredentialsNamespace string
+	cache client.Reader
+	// apiReader reads from the API server what the cache does not have yet.
+	apiReader client.Reader
+	// namespace is that of the tombstones.
+	namespace string
+	// tombstones has published.Tombstone, and claims the key id of a published.DigestClaim, by version.
+	tombstones, claims *lru.Cache
+	// full has until when a namespace is full, by subject. It holds for fullFor.
+	full *lru.Cache
+}
+
+const (
+	// maxDecoded is how many objects are remembered decoded, of each kind: 16 MiB of tombstones.
+	maxDecoded = 1 << 15
+	// maxFull is of how many namespaces it is remembered until when they are full.
+	maxFull = 1000
+	// fullFor is how long it is remembered: a tenant can create thousands of objects in a full namespace.
+	fullFor = 10 * time.Second
+)
+
+// New returns an Index of what the cache has in the credentials namespace.
+func New(cache, apiReader client.Reader, credentialsNamespace string) *Index {
+	return &Index{
+		cache: cache, apiReader: apiReader, namespace: credentialsNamespace,
+		tombstones: lru.New(maxDecoded), claims: lru.New(maxDecoded), full: lru.New(maxFull),
+	}
+}
+
+// version is the version of an object.
+type version struct {
+	name            string
+	uid             types.UID
+	resourceVersion string
+}
+
+// decodeOnce returns what is in the version of an object. Each deletion asks for all tombstones of its namespace.
+func decodeOnce[T any](known *lru.Cache, object client.Object, decode func() (T, error)) (T, error) {
+	of := version{object.GetName(), object.GetUID(), object.GetResourceVersion()}
+	if decoded, ok := known.Get(of); ok {
+		if decoded, ok := decoded.(T); ok {
+			return decoded, nil
+		}
+	}
+	decoded, err := decode()
+	if err == nil {
+		known.Add(of, decoded)
+	}
+	return decoded, err
 }
 
 // The names of the indexes.
@@ -97,8 +146,8 @@ func (e Entry) merchant() string {
 }
 
 // Surplus returns the tombstones of ApiKeys of a namespace to forget: the oldest ones of the Merchants that have the most.
-func (i Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) {
-	all, err := i.list(ctx, published.TombstoneApiKey, namespace)
+func (i *Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) {
+	all, err := i.list(ctx, published.TombstoneApiKey, namespace, Tombstones+1)
 	if err != nil || len(all) <= Tombstones {
 		return nil, err
 	}
@@ -113,8 +162,8 @@ func (i Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) {
 
 // Holds reports whether a deleted object must keep its finalizer, because too many tombstones that cannot be forgotten are older than its
 // own. Those that have expired do not count.
-func (i Index) Holds(ctx context.Context, kind published.TombstoneKind, object client.Object, now time.Time) (bool, error) {
-	all, err := i.list(ctx, kind, object.GetNamespace())
+func (i *Index) Holds(ctx context.Context, kind published.TombstoneKind, object client.Object, now time.Time) (bool, error) {
+	all, err := i.list(ctx, kind, object.GetNamespace(), Tombstones)
 	all = slices.DeleteFunc(all, func(e Entry) bool { return !now.Before(e.Expires()) })
 	if err != nil || len(all) < Tombstones {
 		return false, err
@@ -129,42 +178,69 @@ func (i Index) Holds(ctx context.Context, kind published.TombstoneKind, object c
 		all = append(all, *own)
 	}
 	if kind == published.TombstoneApiKey {
-		replaced, err := i.replaced(ctx, object.GetNamespace())
-		if err != nil {
+		if all, err = i.unforgettable(ctx, object.GetNamespace(), all); err != nil {
 			return false, err
 		}
-		all = slices.DeleteFunc(all, func(e Entry) bool { return !replaced[e.ID] })
 	}
 	slices.SortFunc(all, older)
 	return slices.ContainsFunc(beyond(all, Tombstones), isOwn), nil
 }
 
+// Full returns until when a namespace is full: so many of its tombstones of the kind cannot be forgotten that no new object of the kind is
+// published. Zero: it is not full.
+func (i *Index) Full(ctx context.Context, kind published.TombstoneKind, namespace string, now time.Time) (until time.Time, err error) {
+	if known, ok := i.full.Get(subject(kind, namespace)); ok {
+		if last, ok := known.(fullness); ok && now.Sub(last.at).Abs() < fullFor {
+			return last.until, nil
+		}
+	}
+	all, err := i.list(ctx, kind, namespace, most)
+	if err == nil && kind == published.TombstoneApiKey {
+		all, err = i.unforgettable(ctx, namespace, all)
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	all = slices.DeleteFunc(all, func(e Entry) bool { return !now.Before(e.Expires()) })
+	if len(all) >= most {
+		slices.SortFunc(all, older)
+		until = all[len(all)-most].Expires()
+		i.full.Add(subject(kind, namespace), fullness{now, until})
+	}
+	return until, nil
+}
+
+// fullness is until when a namespace is full, as it was seen at a time.
+type fullness struct{ at, until time.Time }
+
 func older(a, b Entry) int { return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.ID, b.ID)) }
 
-// list returns the tombstones of a kind and namespace in the cache.
-func (i Index) list(ctx context.Context, kind published.TombstoneKind, namespace string) ([]Entry, error) {
+// list returns the tombstones of a kind and namespace in the cache; none if there are fewer than atLeast, because it is not worth decoding them.
+func (i *Index) list(ctx context.Context, kind published.TombstoneKind, namespace string, atLeast int) ([]Entry, error) {
 	var list corev1.ConfigMapList
-	err := i.Cache.List(ctx, &list, client.MatchingFields{SubjectField: subject(kind, namespace)}, client.UnsafeDisableDeepCopy)
+	err := i.cache.List(ctx, &list, client.MatchingFields{SubjectField: subject(kind, namespace)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the tombstones of a namespace: %w", err)
 	}
-	if len(list.Items) < Tombstones { // it is not worth decoding them
+	if len(list.Items) < atLeast {
 		return nil, nil
 	}
 	all := make([]Entry, 0, len(list.Items))
 	for n := range list.Items {
-		if tombstone, err := published.DecodeTombstone(&list.Items[n]); err == nil {
-			all = append(all, Entry{tombstone, &list.Items[n]})
+		configMap := &list.Items[n]
+		tombstone, err := decodeOnce(i.tombstones, configMap, func() (published.Tombstone, error) { return published.DecodeTombstone(configMap) })
+		if err == nil {
+			all = append(all, Entry{tombstone, configMap})
 		}
 	}
 	return all, nil
 }
 
 // read returns the tombstone from the API server; nil: there is none that can be read.
-func (i Index) read(ctx context.Context, tombstone published.Tombstone) (*Entry, error) {
-	name := types.NamespacedName{Namespace: i.CredentialsNamespace, Name: tombstone.Name()}
+func (i *Index) read(ctx context.Context, tombstone published.Tombstone) (*Entry, error) {
+	name := types.NamespacedName{Namespace: i.namespace, Name: tombstone.Name()}
 	configMap := new(corev1.ConfigMap)
-	if err := i.APIReader.Get(ctx, name, configMap); err != nil {
+	if err := i.apiReader.Get(ctx, name, configMap); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil, nil
 		}
@@ -177,16 +253,32 @@ func (i Index) read(ctx context.Context, tombstone published.Tombstone) (*Entry,
 	return &Entry{found, configMap}, nil
 }
 
+// unforgettable returns those of the tombstones of ApiKeys of a namespace that have a claim to a replaced key.
+func (i *Index) unforgettable(ctx context.Context, namespace string, all []Entry) ([]Entry, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	replaced, err := i.replaced(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(e Entry) bool { return !replaced[e.ID] }), nil
+}
+
 // replaced returns the ids of the ApiKeys of a namespace that have a claim to a replaced key.
-func (i Index) replaced(ctx context.Context, namespace string) (map[string]bool, error) {
+func (i *Index) replaced(ctx context.Context, namespace string) (map[string]bool, error) {
 	var claims corev1.SecretList
-	if err := i.Cache.List(ctx, &claims, client.MatchingFields{ReplacedField: namespace}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := i.cache.List(ctx, &claims, client.MatchingFields{ReplacedField: namespace}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the claims to replaced keys: %w", err)
 	}
 	ids := map[string]bool{}
 	for n := range claims.Items {
-		if claim, err := published.DecodeDigestClaim(&claims.Items[n]); err == nil {
-			ids[claim.KeyID] = true
+		keyID, err := decodeOnce(i.claims, &claims.Items[n], func() (string, error) {
+			claim, err := published.DecodeDigestClaim(&claims.Items[n])
+			return claim.KeyID, err
+		})
+		if err == nil {
+			ids[keyID] = true
 		}
 	}
 	return ids, nil

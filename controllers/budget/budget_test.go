@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -64,7 +65,7 @@ func many(count, second int) []deleted {
 }
 
 // newIndex returns an index over the tombstones. If replaced, each ApiKey has a claim to a replaced key.
-func newIndex(t *testing.T, kind published.TombstoneKind, replaced bool, all ...deleted) Index {
+func newIndex(t *testing.T, kind published.TombstoneKind, replaced bool, all ...deleted) *Index {
 	t.Helper()
 	var objects []client.Object
 	for _, d := range all {
@@ -92,7 +93,7 @@ func newIndex(t *testing.T, kind published.TombstoneKind, replaced bool, all ...
 	}
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.ConfigMap{}, SubjectField, SubjectValues).WithIndex(&corev1.Secret{}, ReplacedField, ReplacedValues).Build()
-	return Index{Cache: stored, APIReader: stored, CredentialsNamespace: credentials}
+	return New(stored, stored, credentials)
 }
 
 // What is forgotten of a namespace with too many tombstones of ApiKeys: of each Merchant so many.
@@ -192,8 +193,84 @@ func TestHolds_BeforeTheCacheHasIt(t *testing.T) {
 	all := newIndex(t, published.TombstoneMerchant, false, attacker)
 	attacker.count--
 	late := newIndex(t, published.TombstoneMerchant, false, attacker)
-	late.APIReader = all.APIReader
+	late.apiReader = all.apiReader
 	if held, err := late.Holds(t.Context(), published.TombstoneMerchant, attacker.of(1000), before); err != nil || !held {
 		t.Errorf("held: %t, %v", held, err)
 	}
+}
+
+// In a namespace with twice the budget of tombstones that are not forgotten, no new object of the kind is published until enough have expired.
+func TestFull(t *testing.T) {
+	expires := func(second int) time.Time {
+		return time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC).Add(published.TombstoneRetention)
+	}
+	for name, test := range map[string]struct {
+		kind     published.TombstoneKind
+		replaced bool
+		count    int
+		now      time.Time
+		want     time.Time
+	}{
+		"ApiKeys":                       {published.TombstoneApiKey, true, 2000, before, expires(0)},
+		"ApiKeys, many more":            {published.TombstoneApiKey, true, 2010, before, expires(10)},
+		"ApiKeys, one less":             {published.TombstoneApiKey, true, 1999, before, time.Time{}},
+		"ApiKeys that can be forgotten": {published.TombstoneApiKey, false, 2010, before, time.Time{}},
+		"ApiKeys, of which one expired": {published.TombstoneApiKey, true, 2000, expires(0), time.Time{}},
+		"Merchants":                     {published.TombstoneMerchant, false, 2000, before, expires(0)},
+		"Merchants, one less":           {published.TombstoneMerchant, false, 1999, before, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			index := newIndex(t, test.kind, test.replaced, deleted{"attacker", test.count, 0})
+			for range 2 {
+				if until, err := index.Full(t.Context(), test.kind, "shops", test.now); err != nil || !until.Equal(test.want) {
+					t.Errorf("full until %s, %v; want %s", until, err, test.want)
+				}
+			}
+			if until, err := index.Full(t.Context(), test.kind, "others", test.now); err != nil || !until.IsZero() {
+				t.Errorf("another namespace is full until %s, %v", until, err)
+			}
+		})
+	}
+}
+
+// Each of thousands of deletions asks for all tombstones of the namespace, which are decoded once.
+func TestIndex_DecodesOnce(t *testing.T) {
+	attacker := deleted{"attacker", 1100, 0}
+	index := newIndex(t, published.TombstoneApiKey, true, attacker)
+	listed := index.cache
+	ask := func() bool {
+		t.Helper()
+		if surplus, err := index.Surplus(t.Context(), "shops"); err != nil || len(surplus) > 0 {
+			t.Fatalf("%d to forget, %v", len(surplus), err)
+		}
+		held, err := index.Holds(t.Context(), published.TombstoneApiKey, attacker.of(1099), before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return held
+	}
+	first := ask()
+	index.cache = withoutData{listed}
+	if second := ask(); !first || !second {
+		t.Errorf("held: %t, and without anything to decode: %t", first, second)
+	}
+}
+
+// withoutData is a cache whose objects cannot be decoded.
+type withoutData struct{ client.Reader }
+
+// List implements client.Reader.
+func (w withoutData) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := w.Reader.List(ctx, list, options...)
+	switch list := list.(type) {
+	case *corev1.ConfigMapList:
+		for n := range list.Items {
+			list.Items[n].Data = nil
+		}
+	case *corev1.SecretList:
+		for n := range list.Items {
+			list.Items[n].Data = nil
+		}
+	}
+	return err
 }

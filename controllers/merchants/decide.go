@@ -38,6 +38,9 @@ func (p *plan) idle() bool {
 // decide is pure. It fails if the Merchant cannot be published.
 func decide(f facts) (*plan, error) {
 	p := &plan{facts: f}
+	if !f.fullUntil.IsZero() {
+		return p, nil
+	}
 	if f.ending != nil { // what is written now would go with it
 		p.webhook = f.publishedWebhook
 		return p, nil
@@ -94,6 +97,9 @@ func outcomeFor(f facts) conditions.Outcome {
 		return conditions.Stalled(v1alpha1.ReasonNewerVersion,
 			"A newer version of the operator wrote a published object of this Merchant; finish the upgrade of the operator")
 	}
+	if !f.fullUntil.IsZero() {
+		return reconciler.Full("Merchant", f.fullUntil)
+	}
 	if f.ending != nil {
 		kind := "Secret "
 		if _, ok := f.ending.(*corev1.ConfigMap); ok {
@@ -129,6 +135,9 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	if outcome.Reason == v1alpha1.ReasonSecretConflict {
 		recheck = f.now.Add(conflictRecheck)
 	}
-	return reconciler.Until(f.now, cleanupTime(f), graceEnd(f), recheck, triggerLimit(f).At,
+	if outcome.Reason == v1alpha1.ReasonTooManyDeleted {
+		recheck = f.now.Add(reconciler.HeldRecheck)
+	}
+	return reconciler.Until(f.now, f.fullUntil, cleanupTime(f), graceEnd(f), recheck, triggerLimit(f).At,
 		reconciler.Recheck(f.now, f.clockWrong, cleanupTime(f), graceEnd(f)))
 }

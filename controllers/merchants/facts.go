@@ -39,6 +39,9 @@ type facts struct {
 	// ending is the published object that is being deleted and held by finalizers; nil: none. Nothing can be written in its place.
 	ending client.Object
 
+	// fullUntil is until when no new Merchant is published in the namespace; zero: it is not full, or the Merchant is not new.
+	fullUntil time.Time
+
 	// signing is the Secret webhook-<id>; nil: none.
 	signing *corev1.Secret
 	// record is the content of signing; nil: none that is usable.
@@ -108,6 +111,9 @@ func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v
 	f, err := r.gatherPublished(ctx, from, merchant)
 	if err == nil {
 		err = r.readTarget(ctx, &f)
+	}
+	if err == nil && f.untouched() {
+		f.fullUntil, err = r.FullUntil(ctx, published.TombstoneMerchant, merchant, merchant.Status.Conditions, f.now)
 	}
 	f.now, f.clockWrong = r.Time()
 	return f, err

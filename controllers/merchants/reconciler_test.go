@@ -3,12 +3,15 @@ package merchants
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
@@ -35,7 +39,9 @@ func newReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&corev1.ConfigMap{}, budget.SubjectField, budget.SubjectValues).
+		WithIndex(&corev1.Secret{}, budget.ReplacedField, budget.ReplacedValues).Build()
 	apiReader := interceptor.NewClient(stored, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if _, secret := object.(*corev1.Secret); secret && key.Namespace != "credentials" {
@@ -46,8 +52,9 @@ func newReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 	})
 	return &Reconciler{Base: &reconciler.Base{
 		Client: stored, APIReader: apiReader, Events: events.NewFakeRecorder(9), Audit: auditlog.New(slog.New(slog.DiscardHandler)),
-		Secrets: tenantsecret.Secrets{Client: stored, APIReader: apiReader, Cache: noneDelivered{}},
-		Clock:   clocktesting.NewFakePassiveClock(now), ClockWrong: func() bool { return false }, CredentialsNamespace: "credentials",
+		Secrets:    tenantsecret.Secrets{Client: stored, APIReader: apiReader, Cache: noneDelivered{}},
+		Tombstones: budget.New(stored, apiReader, "credentials"),
+		Clock:      clocktesting.NewFakePassiveClock(now), ClockWrong: func() bool { return false }, CredentialsNamespace: "credentials",
 	}}
 }
 
@@ -69,5 +76,76 @@ func TestRevoke_ReadsNothingOfTheTenant(t *testing.T) {
 	tombstone := client.ObjectKey{Namespace: "credentials", Name: published.MerchantTombstoneName(id)}
 	if err := r.Client.Get(t.Context(), tombstone, &corev1.ConfigMap{}); err != nil {
 		t.Errorf("the tombstone: %v", err)
+	}
+}
+
+// deletedMerchants are the tombstones of so many Merchants of a namespace, one a second.
+func deletedMerchants(t *testing.T, namespace string, count int) []client.Object {
+	t.Helper()
+	var all []client.Object
+	for n := range count {
+		uid := types.UID(fmt.Sprint(namespace, n))
+		tombstone, err := published.EncodeTombstone("credentials", published.Tombstone{
+			Kind: published.TombstoneMerchant, ID: published.ID(uid), EndedAt: now.Add(time.Duration(n-count) * time.Second),
+			Source: published.Source{Namespace: namespace, Name: "coffee", UID: uid},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, tombstone)
+	}
+	return all
+}
+
+// A tenant creates and deletes Merchants without end, and removes the finalizers that would hold them. In the end no new one is published in its
+// namespace; those that exist work on, and a neighbour's are published.
+func TestPlan_FullNamespace(t *testing.T) {
+	const most = 2 * budget.Tombstones
+	f := upToDate(t)
+	f.configMap.Namespace, f.signing.Namespace = "credentials", "credentials"
+	f.merchant.Spec.Webhook = nil
+	fresh, neighbour := merchant(), merchant()
+	fresh.UID, neighbour.UID, neighbour.Namespace = "fresh", "neighbour", "others"
+	fresh.Name = "fresh"
+	objects := append(deletedMerchants(t, f.merchant.Namespace, most), f.configMap, f.signing, f.merchant, fresh, neighbour)
+	r := newReconciler(t, objects...)
+	for name, test := range map[string]struct {
+		merchant *v1alpha1.Merchant
+		want     string
+	}{
+		"a new Merchant":               {fresh, v1alpha1.ReasonTooManyDeleted},
+		"a Merchant that is published": {f.merchant, v1alpha1.ReasonPublished},
+		"a new Merchant of another":    {neighbour, v1alpha1.ReasonPublished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := r.plan(t.Context(), test.merchant, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcome := outcomeFor(p.facts)
+			if refused := test.want == v1alpha1.ReasonTooManyDeleted; outcome.Reason != test.want || refused != p.idle() {
+				t.Errorf("idle: %t, %s: %s", p.idle(), outcome.Reason, outcome.Message)
+			}
+			if next := nextCheck(p.facts, outcome); !outcome.IsReady() && (next <= 0 || next > reconciler.HeldRecheck) {
+				t.Errorf("looked at again after %s", next)
+			}
+		})
+	}
+}
+
+// Of a Merchant that was published before this operator began, what is lost is published again, also in a full namespace.
+func TestPlan_FullNamespace_Lost(t *testing.T) {
+	lost := merchant()
+	lost.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+	r := newReconciler(t, append(deletedMerchants(t, lost.Namespace, 2*budget.Tombstones), lost)...)
+	for reason, want := range map[string]bool{v1alpha1.ReasonPublished: true, v1alpha1.ReasonTooManyDeleted: false} {
+		lost.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReadyCondition, Reason: reason}}
+		p, err := r.plan(t.Context(), lost, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.publish != nil; got != want {
+			t.Errorf("with the status %s it is published: %t", reason, got)
+		}
 	}
 }

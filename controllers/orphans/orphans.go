@@ -37,7 +37,9 @@ type Sweeper struct {
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	Audit     auditlog.Log
+	// Tombstones are those of deleted objects.
+	Tombstones *budget.Index
+	Audit      auditlog.Log
 	// Clock is used for the expiry of tombstones.
 	Clock clock.PassiveClock
 	// ClockWrong reports whether the clock differs too much from that of the API server, at the last answer. Then no tombstone expires.

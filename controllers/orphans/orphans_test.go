@@ -23,6 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/index"
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 )
@@ -98,7 +99,7 @@ func newSweep(t *testing.T, objects ...client.Object) (Sweeper, *[]string) {
 			},
 		}).Build()
 	return Sweeper{
-		Client: stored, APIReader: stored, Clock: clocktesting.NewFakePassiveClock(now), CredentialsNamespace: credentials,
+		Client: stored, APIReader: stored, Tombstones: budget.New(stored, stored, credentials), Clock: clocktesting.NewFakePassiveClock(now), CredentialsNamespace: credentials,
 		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false }, Audit: auditlog.New(slog.New(slog.DiscardHandler)),
 	}, writes
 }
@@ -228,7 +229,7 @@ func TestClaims_ExpiredGetsNoSecondTombstone(t *testing.T) {
 				},
 			}).Build()
 		sweeper := Sweeper{
-			Client: stored, APIReader: stored, Clock: clocktesting.NewFakePassiveClock(ended.Expires()), CredentialsNamespace: credentials,
+			Client: stored, APIReader: stored, Tombstones: budget.New(stored, stored, credentials), Clock: clocktesting.NewFakePassiveClock(ended.Expires()), CredentialsNamespace: credentials,
 			Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
 		}
 		if _, err := (claims{sweeper}).Reconcile(t.Context(), claim); err != nil {

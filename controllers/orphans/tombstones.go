@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
-	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -63,7 +62,7 @@ func (t tombstones) Reconcile(ctx context.Context, configMap *corev1.ConfigMap) 
 
 // bound deletes the tombstones of ApiKeys of a namespace that are more than the budget.
 func (t tombstones) bound(ctx context.Context, namespace string) error {
-	surplus, err := t.budget().Surplus(ctx, namespace)
+	surplus, err := t.Tombstones.Surplus(ctx, namespace)
 	if err != nil {
 		return err
 	}
@@ -73,10 +72,6 @@ func (t tombstones) bound(ctx context.Context, namespace string) error {
 		}
 	}
 	return nil
-}
-
-func (s Sweeper) budget() budget.Index {
-	return budget.Index{Cache: s.Client, APIReader: s.APIReader, CredentialsNamespace: s.CredentialsNamespace}
 }
 
 // remove deletes a tombstone: first the claims of its key id, then the tombstone, so that an interrupted reconciliation is repeated.

@@ -35,7 +35,7 @@ func newTombstones(t *testing.T, objects ...client.Object) tombstones {
 	t.Helper()
 	stored := newCache(t).WithObjects(objects...).Build()
 	return tombstones{Sweeper{
-		Client: stored, APIReader: stored, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Hour)), CredentialsNamespace: credentials,
+		Client: stored, APIReader: stored, Tombstones: budget.New(stored, stored, credentials), Clock: clocktesting.NewFakePassiveClock(start.Add(time.Hour)), CredentialsNamespace: credentials,
 		Watched: func(string) bool { return true }, ClockWrong: func() bool { return false },
 	}}
 }
@@ -150,7 +150,7 @@ func TestTombstones_ClockSetRight(t *testing.T) {
 			},
 		}).Build()
 	sweeper := Sweeper{
-		Client: stored, APIReader: stored, Clock: clock, CredentialsNamespace: credentials,
+		Client: stored, APIReader: stored, Tombstones: budget.New(stored, stored, credentials), Clock: clock, CredentialsNamespace: credentials,
 		Watched: func(string) bool { return true }, ClockWrong: func() bool { return !clock.Now().Equal(right) },
 	}
 	if _, err := (tombstones{sweeper}).Reconcile(t.Context(), tombstone); err != nil {

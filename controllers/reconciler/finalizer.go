@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
@@ -57,8 +57,7 @@ const HeldRecheck = time.Hour
 // are too many tombstones that cannot be forgotten. Whoever goes on creating and deleting objects then meets the quota of its namespace.
 func (b *Base) Release(ctx context.Context, kind published.TombstoneKind, object client.Object) (held bool, err error) {
 	if controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
-		tombstones := budget.Index{Cache: b.Client, APIReader: b.APIReader, CredentialsNamespace: b.CredentialsNamespace}
-		held, err = tombstones.Holds(ctx, kind, object, b.Clock.Now())
+		held, err = b.Tombstones.Holds(ctx, kind, object, b.Clock.Now())
 	}
 	if err != nil || held {
 		return held, err
@@ -71,8 +70,31 @@ func Held(whose string) conditions.Outcome {
 	return conditions.Waiting(v1alpha1.ReasonTooManyDeleted,
 		"%s is revoked, and its deletion is remembered. The object goes when older deletions are forgotten, %d days after each: "+
 			"too many objects were created and deleted in this namespace. To remove the finalizer %s by hand loses nothing",
-		whose, int(published.TombstoneRetention.Hours()/24), v1alpha1.Finalizer) //nolint:mnd // hours of a day
+		whose, retentionDays, v1alpha1.Finalizer)
 }
+
+// FullUntil returns until when nothing of an object of which nothing exists is published, because too many objects of its namespace were deleted;
+// zero: it is published. What was published before and is lost, as the status says that an operator before this one has written, is published again.
+func (b *Base) FullUntil(
+	ctx context.Context, kind published.TombstoneKind, object client.Object, status []metav1.Condition, now time.Time,
+) (time.Time, error) {
+	ready := meta.FindStatusCondition(status, v1alpha1.ReadyCondition)
+	if ready != nil && ready.Reason != v1alpha1.ReasonTooManyDeleted && !b.Younger(object) {
+		return time.Time{}, nil
+	}
+	return b.Tombstones.Full(ctx, kind, object.GetNamespace(), now)
+}
+
+// Full is the outcome for such an object. The subject of the message is what.
+func Full(what string, until time.Time) conditions.Outcome {
+	return conditions.Stalled(v1alpha1.ReasonTooManyDeleted,
+		"%s is not published until %s: too many %ss that cannot be forgotten were deleted in this namespace, each within the last %d days. "+
+			"Change objects that exist instead of deleting them, or use another namespace",
+		what, until.Format(time.RFC3339), what, retentionDays)
+}
+
+// retentionDays is how long a deletion is remembered.
+const retentionDays = int(published.TombstoneRetention / (24 * time.Hour))
 
 // RemoveFinalizer ends the work on a deleted object. It reads the finalizers from the API server, and
 // removes one of that version only: those of others, which may be a megabyte, are not sent back.

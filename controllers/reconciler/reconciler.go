@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
@@ -29,9 +30,11 @@ type Base struct {
 	APIReader client.Reader
 	// Secrets are those in the tenants' namespaces.
 	Secrets tenantsecret.Secrets
-	Events  recorder.EventRecorder
-	Audit   auditlog.Log
-	Clock   clock.PassiveClock
+	// Tombstones are those of deleted objects.
+	Tombstones *budget.Index
+	Events     recorder.EventRecorder
+	Audit      auditlog.Log
+	Clock      clock.PassiveClock
 	// ClockWrong reports whether the clock differs too much from that of the API server, at the last answer. Then nothing is rotated,
 	// ended or deleted because of the time.
 	ClockWrong func() bool
