@@ -1,8 +1,10 @@
 package merchants
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
+	"github.com/merchant-operator/merchant-operator/controllers/writes"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
@@ -65,6 +68,42 @@ func decide(f facts) (*plan, error) {
 	p.deliver = needsDelivery(f, p.sign)
 	p.remove = removals(f)
 	return p, nil
+}
+
+// restrictedConfigMap returns what is published with what only restricts the Merchant; nil: it has that, or opens nothing.
+func restrictedConfigMap(configMap *corev1.ConfigMap, merchant *v1alpha1.Merchant) *corev1.ConfigMap {
+	if configMap == nil || writes.Ending(configMap) {
+		return nil
+	}
+	record, err := published.DecodeMerchant(configMap)
+	if errors.Is(err, published.ErrNewerVersion) {
+		return restrictedEnvelope(configMap, published.NewMerchantRecord(merchant))
+	}
+	if err != nil { // nobody accepts a key of a merchant that cannot be read
+		return nil
+	}
+	want := restricted(record, merchant.Spec)
+	if want.State == record.State && want.IPAllowlistMode == record.IPAllowlistMode && slices.Equal(want.IPAllowlist, record.IPAllowlist) {
+		return nil
+	}
+	encoded, _ := published.EncodeMerchant(configMap.Namespace, want) // nil for a spec that is invalid, which decide reports
+	return encoded
+}
+
+// restricted returns the record with what only restricts the Merchant. An allowlist that is only reported refuses nobody.
+func restricted(record published.MerchantRecord, spec v1alpha1.MerchantSpec) published.MerchantRecord {
+	if spec.State != v1alpha1.MerchantActive {
+		record.State = spec.State
+	}
+	if spec.IPAllowlistMode == v1alpha1.IPAllowlistReport {
+		return record
+	}
+	before := record.IPAllowlist
+	if record.IPAllowlistMode == v1alpha1.IPAllowlistReport {
+		before, record.IPAllowlistMode = nil, v1alpha1.IPAllowlistEnforce
+	}
+	record.IPAllowlist = allowlist.Narrower(before, spec.IPAllowlist)
+	return record
 }
 
 // restrictedEnvelope returns the published merchant of a newer version, revoked while the spec is not active, and with an allowlist as narrow as the

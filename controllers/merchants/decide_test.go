@@ -199,3 +199,53 @@ func TestDecide_RateLimitAboveThePlatformsMaximum(t *testing.T) {
 		})
 	}
 }
+
+// What is published first and alone, whatever hinders the rest.
+func TestRestricted(t *testing.T) {
+	const a, b = v1alpha1.IPBlock("203.0.113.0/24"), v1alpha1.IPBlock("198.51.100.0/24")
+	type settings struct {
+		state v1alpha1.MerchantState
+		mode  v1alpha1.IPAllowlistMode
+		list  []v1alpha1.IPBlock
+	}
+	const active, suspended, enforce, report = v1alpha1.MerchantActive, v1alpha1.MerchantSuspended, v1alpha1.IPAllowlistEnforce, v1alpha1.IPAllowlistReport
+	for name, test := range map[string]struct{ published, spec, want settings }{
+		"nothing":                        {settings{active, enforce, nil}, settings{active, enforce, nil}, settings{}},
+		"a suspension":                   {settings{active, enforce, nil}, settings{suspended, enforce, nil}, settings{suspended, enforce, nil}},
+		"the end of one":                 {settings{suspended, enforce, nil}, settings{active, enforce, nil}, settings{}},
+		"a first allowlist":              {settings{active, enforce, nil}, settings{active, enforce, []v1alpha1.IPBlock{a}}, settings{active, enforce, []v1alpha1.IPBlock{a}}},
+		"a narrower one":                 {settings{active, enforce, []v1alpha1.IPBlock{a, b}}, settings{active, enforce, []v1alpha1.IPBlock{a}}, settings{active, enforce, []v1alpha1.IPBlock{a}}},
+		"another one":                    {settings{active, enforce, []v1alpha1.IPBlock{a}}, settings{active, enforce, []v1alpha1.IPBlock{b}}, settings{active, enforce, []v1alpha1.IPBlock{b}}},
+		"a wider one":                    {settings{active, enforce, []v1alpha1.IPBlock{a}}, settings{active, enforce, []v1alpha1.IPBlock{a, b}}, settings{}},
+		"none any more":                  {settings{active, enforce, []v1alpha1.IPBlock{a}}, settings{active, enforce, nil}, settings{}},
+		"one that is enforced":           {settings{active, report, []v1alpha1.IPBlock{a}}, settings{active, enforce, []v1alpha1.IPBlock{a}}, settings{active, enforce, []v1alpha1.IPBlock{a}}},
+		"one that is enforced and wider": {settings{active, report, []v1alpha1.IPBlock{a}}, settings{active, enforce, []v1alpha1.IPBlock{a, b}}, settings{active, enforce, []v1alpha1.IPBlock{a, b}}},
+		"one that is reported":           {settings{active, enforce, []v1alpha1.IPBlock{a, b}}, settings{active, report, []v1alpha1.IPBlock{a}}, settings{}},
+		"a suspension, and a wider one":  {settings{active, enforce, []v1alpha1.IPBlock{a}}, settings{suspended, enforce, nil}, settings{suspended, enforce, []v1alpha1.IPBlock{a}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := merchant()
+			set := func(s settings) {
+				spec.Spec.State, spec.Spec.IPAllowlistMode, spec.Spec.IPAllowlist = s.state, s.mode, s.list
+			}
+			set(test.published)
+			configMap, err := published.EncodeMerchant("credentials", published.NewMerchantRecord(spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			set(test.spec)
+			spec.Spec.DisplayName = "what does not restrict"
+			var got settings
+			if restricted := restrictedConfigMap(configMap, spec); restricted != nil {
+				record, err := published.DecodeMerchant(restricted)
+				if err != nil || record.DisplayName == spec.Spec.DisplayName {
+					t.Errorf("published: %+v, %v", record, err)
+				}
+				got = settings{record.State, record.IPAllowlistMode, record.IPAllowlist}
+			}
+			if got.state != test.want.state || got.mode != test.want.mode || !slices.Equal(got.list, test.want.list) {
+				t.Errorf("published: %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}

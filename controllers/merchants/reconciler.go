@@ -72,18 +72,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant)
 	return r.Finish(merchant, next, err)
 }
 
-// publishRestriction publishes that the Merchant is Active no longer, and nothing else.
+// publishRestriction publishes what only restricts the Merchant, and nothing else: it is Active no longer, its keys are accepted from fewer
+// addresses, or its allowlist is enforced. From the API server it reads what is published first, and then the Merchant: a write replaces the
+// version that was read. So a process that is frozen in between publishes nothing of a spec that is older than what another operator has
+// published meanwhile.
 func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Merchant) (bool, error) {
-	if _, want, err := r.restrictedConfigMap(ctx, r.Client, cached); err != nil || want == nil {
+	configMap, err := r.publishedConfigMap(ctx, r.Client, cached)
+	if err != nil || restrictedConfigMap(configMap, cached) == nil {
+		return false, err
+	}
+	if configMap, err = r.publishedConfigMap(ctx, r.APIReader, cached); err != nil {
 		return false, err
 	}
 	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
 	if err != nil {
 		return false, err
 	}
-	configMap, want, err := r.restrictedConfigMap(ctx, r.APIReader, current)
-	if err != nil || want == nil {
-		return false, err
+	want := restrictedConfigMap(configMap, current)
+	if want == nil {
+		return false, nil
 	}
 	if err := writes.Replace(ctx, r.Client, configMap, want); err != nil {
 		return false, fmt.Errorf("restrict ConfigMap %s: %w", client.ObjectKeyFromObject(want), err)
@@ -92,26 +99,9 @@ func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Me
 	return true, nil
 }
 
-// restrictedConfigMap returns the published ConfigMap, and the one to publish for a Merchant that is Active no longer; nil: there is nothing
-// to do, because the published one has that state, or opens nothing.
-func (r *Reconciler) restrictedConfigMap(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (current, want *corev1.ConfigMap, err error) {
-	if merchant.Spec.State == v1alpha1.MerchantActive {
-		return nil, nil, nil
-	}
-	configMap, err := read(ctx, from, r.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), new(corev1.ConfigMap))
-	if err != nil || configMap == nil || writes.Ending(configMap) {
-		return nil, nil, err
-	}
-	record, err := published.DecodeMerchant(configMap)
-	if err != nil || record.State == merchant.Spec.State {
-		return nil, nil, nil //nolint:nilerr // nobody accepts a key of a merchant that cannot be read
-	}
-	record.State = merchant.Spec.State
-	want, err = published.EncodeMerchant(r.CredentialsNamespace, record)
-	if err != nil {
-		return nil, nil, fmt.Errorf("restrict the Merchant: %w", err)
-	}
-	return configMap, want, nil
+// publishedConfigMap returns what is published of the Merchant; nil: nothing.
+func (r *Reconciler) publishedConfigMap(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (*corev1.ConfigMap, error) {
+	return read(ctx, from, r.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), new(corev1.ConfigMap))
 }
 
 // plan decides from the caches if that is certain: there is nothing to do, or the Merchant is new, because all writes are creations, which

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,6 +77,25 @@ func TestRevoke_ReadsNothingOfTheTenant(t *testing.T) {
 	tombstone := client.ObjectKey{Namespace: "credentials", Name: published.MerchantTombstoneName(id)}
 	if err := r.Client.Get(t.Context(), tombstone, &corev1.ConfigMap{}); err != nil {
 		t.Errorf("the tombstone: %v", err)
+	}
+}
+
+// A narrower allowlist is in force although no Secret of the tenant can be read or written, as a slow webhook there has it.
+func TestRestrict_Allowlist(t *testing.T) {
+	f := upToDate(t)
+	f.configMap.Namespace = "credentials"
+	f.merchant.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"}
+	r := newReconciler(t, f.configMap, f.merchant)
+	if _, err := (restrictions{r}).Reconcile(t.Context(), f.merchant); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := r.publishedConfigMap(t.Context(), r.APIReader, f.merchant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := published.DecodeMerchant(stored)
+	if err != nil || !slices.Equal(record.IPAllowlist, f.merchant.Spec.IPAllowlist) {
+		t.Errorf("published: %v, %v", record.IPAllowlist, err)
 	}
 }
 

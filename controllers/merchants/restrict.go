@@ -17,7 +17,7 @@ import (
 // tenant decides how long another's merchant is accepted. Reconciler, which does the same first, reports the status.
 type restrictions struct{ *Reconciler }
 
-// Reconcile publishes that the Merchant is Active no longer, or ends a deleted one.
+// Reconcile publishes what only restricts the Merchant, or ends a deleted one.
 func (r restrictions) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
 	if merchant.DeletionTimestamp.IsZero() {
 		if again, err := r.restrict(ctx, merchant); err != nil || !again {
@@ -34,7 +34,7 @@ func (r restrictions) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant
 	return reconciler.Finish(err)
 }
 
-// restrict publishes that the Merchant is Active no longer. again: the caches are behind what was published, or another reconciliation is
+// restrict publishes what only restricts the Merchant. again: the caches are behind what was published, or another reconciliation is
 // about to publish it.
 func (r *Reconciler) restrict(ctx context.Context, merchant *v1alpha1.Merchant) (again bool, err error) {
 	ctx, release, ok := r.Restrict(ctx, merchant)
