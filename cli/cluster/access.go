@@ -55,7 +55,7 @@ func NewAccess(flags *pflag.FlagSet, version string, notices io.Writer) *Access 
 	return a
 }
 
-// kubeconfigFlags adds the flags of kubectl that say which cluster, and who. Those with secrets are not among them. They are those
+// kubeconfigFlags adds the flags of kubectl that say which cluster, and who. Flags with secrets are not among them. They are the flags
 // of cli-runtime's ConfigFlags, whose package would add kustomize and 30 MB to the binary of all roles.
 func kubeconfigFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -77,7 +77,7 @@ type Cluster struct {
 
 	// Config is for what needs a connection of its own.
 	Config *rest.Config
-	// Namespace is that of -n, or of the context.
+	// Namespace is the namespace of -n, or else of the context.
 	Namespace string
 
 	notices io.Writer
@@ -123,7 +123,7 @@ func kubeconfigError(err error) error {
 	return terminal.Usage("Check --kubeconfig, --context, --cluster, --user and --request-timeout; kubectl config get-contexts lists the contexts.", "%w", err)
 }
 
-// kinds are those that the commands use. A static mapper asks the API server nothing.
+// kinds returns the kinds that the commands use. A static mapper asks the API server nothing.
 func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {

@@ -77,7 +77,7 @@ func (c *commands) allowlistTestCommand() *cobra.Command {
 	return cmd
 }
 
-// testAddress tests an address against the list of a merchant and those of its keys. An ApiKey that is named must be one of the merchant.
+// testAddress tests an address against the allowlists of a merchant and of its keys. An ApiKey that is named must be one of the merchant.
 func testAddress(ctx context.Context, kube *cluster.Cluster, name string, address netip.Addr, key string) (found addressTest, err error) {
 	merchant, err := kube.Merchant(ctx, name)
 	if err != nil {
@@ -103,7 +103,7 @@ type addressTest struct {
 	Allowed bool   `json:"allowed"`
 	// Mode says whether the API refuses an address that is not allowed.
 	Mode v1alpha1.IPAllowlistMode `json:"mode"`
-	// Entries are those of the allowlist that have the address.
+	// Entries are the entries of the allowlist that contain the address.
 	Entries []netip.Prefix `json:"entries,omitempty"`
 	// RefusedKeys are the ApiKeys of the merchant whose own list does not have the address.
 	RefusedKeys []string `json:"refusedKeys,omitempty"`

@@ -173,7 +173,7 @@ func (e *explanation) describe(presented string, record published.KeyRecord) {
 	e.KeyID, e.CurrentPrefix = record.KeyID, record.Current.Prefix
 	e.ApiKey = record.Source.Namespace + "/" + record.Source.Name
 	e.Merchant = published.PublicMerchantID(record.MerchantID)
-	if !record.LastRotation.Time.IsZero() { // an envelope has none
+	if !record.LastRotation.Time.IsZero() { // an envelope has no rotation
 		e.Rotated, e.RotationCause = &metav1.Time{Time: record.LastRotation.Time}, string(record.LastRotation.Cause)
 	}
 }

@@ -24,8 +24,8 @@ type publishedObjects struct {
 
 	kube      client.Client
 	namespace string
-	// records are those that were read, by key id, of a newer version the envelope; unreadable says why others could
-	// not be.
+	// records has the key records that were read, by key id; of a record of a newer version, the envelope. unreadable has the errors of the
+	// records that could not be read.
 	records    map[string]published.KeyRecord
 	unreadable map[string]error
 	// deleted are the tombstones that were read, by key id. merchantDeleted: there is one of the key's Merchant.
@@ -158,7 +158,7 @@ func (o *publishedObjects) get(ctx context.Context, name, label string, into cli
 	return into.GetLabels()[published.Label] == label, nil
 }
 
-// noHandler ignores changes: what is read once has none.
+// noHandler ignores changes: a directory that is read once never changes.
 type noHandler struct{}
 
 // KeyUpdated does nothing.

@@ -28,7 +28,7 @@ func settled(key *v1alpha1.ApiKey) cluster.Progress {
 	return cluster.Progress{Done: isReady && (accepted || ready.Reason == v1alpha1.ReasonNotIssued), State: state, Stalled: stalled || isReady && !accepted}
 }
 
-// obstacle is why a new key cannot be issued, or would not work, until a person changes something else.
+// obstacle returns why a new key cannot be issued, or would not work, until a person changes something else.
 func obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
 	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
 	if ready == nil || ready.ObservedGeneration != key.Generation {
@@ -43,8 +43,8 @@ func obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
 	return ready.Reason + ": " + ready.Message, blocked
 }
 
-// mendFirst says what to do about an obstacle.
-func mendFirst(key *v1alpha1.ApiKey) string {
+// fixFirst says what to do about an obstacle.
+func fixFirst(key *v1alpha1.ApiKey) string {
 	if ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition); ready != nil && ready.Reason == v1alpha1.ReasonMerchantNotFound {
 		return "Issue another key, for a merchant that exists: kubectl merchant keys issue NAME --merchant MERCHANT -n " + key.Namespace
 	}

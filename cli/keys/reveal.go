@@ -85,7 +85,7 @@ func Delivered(key *v1alpha1.ApiKey) error {
 		return terminal.Hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
 	}
 	if reason, blocked := obstacle(key); blocked && !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
-		return terminal.Hinted(mendFirst(key), "no Secret has the key of %s: %s", name, reason)
+		return terminal.Hinted(fixFirst(key), "no Secret has the key of %s: %s", name, reason)
 	}
 	condition := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition)
 	switch {
@@ -102,7 +102,7 @@ func Delivered(key *v1alpha1.ApiKey) error {
 // newKeyHint says how to get a new key.
 func newKeyHint(key *v1alpha1.ApiKey) string {
 	if _, blocked := obstacle(key); blocked {
-		return mendFirst(key)
+		return fixFirst(key)
 	}
 	return "Issue a new key with: kubectl merchant keys rotate " + key.Name + " -n " + key.Namespace
 }

@@ -82,7 +82,7 @@ func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
 		return err
 	}
 	if reason, blocked := obstacle(key); blocked {
-		return terminal.Hinted(mendFirst(key), "%s cannot be rotated now: %s", name, reason)
+		return terminal.Hinted(fixFirst(key), "%s cannot be rotated now: %s", name, reason)
 	}
 	return nil
 }

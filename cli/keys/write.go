@@ -16,7 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-// WriteFlags are those of commands that write objects: --dry-run, --timeout, --reveal and -o.
+// WriteFlags are the flags of commands that write objects: --dry-run, --timeout, --reveal and -o.
 type WriteFlags struct {
 	streams genericiooptions.IOStreams
 

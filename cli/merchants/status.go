@@ -125,7 +125,7 @@ const (
 	apiKeyKind   = "apikey.merchant-operator.io"
 )
 
-// Names are those of the Merchant and its ApiKeys, for -o name.
+// Names returns the names of the Merchant and of its ApiKeys, for -o name.
 func (s merchantStatus) Names() []string {
 	names := []string{merchantKind + "/" + s.Name}
 	for _, key := range s.Keys {
@@ -134,7 +134,7 @@ func (s merchantStatus) Names() []string {
 	return names
 }
 
-// NewWebhook returns what is known of the endpoint of a merchant; nil: it has none.
+// NewWebhook returns the endpoint of a merchant with its health; nil: the merchant has no webhook.
 func NewWebhook(merchant *v1alpha1.Merchant) *Webhook {
 	if merchant.Spec.Webhook == nil {
 		return nil
@@ -254,7 +254,7 @@ type merchantList struct {
 	allNamespaces bool
 }
 
-// Names are those of the Merchants, for -o name.
+// Names returns the names of the Merchants, for -o name.
 func (l merchantList) Names() []string {
 	var names []string
 	for _, s := range l.Items {

@@ -57,7 +57,7 @@ func newForwarder(target *url.URL, secret published.SigningSecret, now func() ti
 	return &forwarder{target: target, secret: secret, now: now, notify: notify, client: &http.Client{
 		Transport:     &http.Transport{DialContext: dialer.DialContext, IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       answerTime, // that of the dispatcher
+		Timeout:       answerTime, // as long as the dispatcher waits
 	}}
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// apiFlags are those of commands that call the payment session API, with a key of the merchant.
+// apiFlags are the flags of commands that call the payment session API with a key of the merchant.
 type apiFlags struct {
 	url              string
 	apiKey           string
@@ -219,7 +219,7 @@ func loopbackHost(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// connectToOwner connects with a key of the merchant whose id is in that of the session.
+// connectToOwner connects with a key of the merchant whose id is part of the session id.
 func (f *apiFlags) connectToOwner(cmd *cobra.Command, c *commands, id session.ID) (*api, error) {
 	f.mode = keys.ModeFlag(v1alpha1.ModeLive)
 	if id.TestMode() {

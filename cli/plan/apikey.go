@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
-// keyEffects are those of a change of an ApiKey.
+// keyEffects returns the effects of a change of an ApiKey.
 func (s State) keyEffects(o Object[v1alpha1.ApiKey]) []Effect {
 	if o.Refused != "" {
 		o.After = o.Corrected

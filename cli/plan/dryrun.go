@@ -61,7 +61,7 @@ func (p *planner) run(ctx context.Context, prune, allNamespaces bool) error {
 	return p.findDigests(ctx)
 }
 
-// namespaces are those to read; one empty name is all of them.
+// namespaces returns the namespaces to read; one empty name stands for all namespaces.
 func (p *planner) namespaces(prune, allNamespaces bool) []string {
 	if allNamespaces {
 		return []string{""}

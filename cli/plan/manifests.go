@@ -53,7 +53,7 @@ type Manifests struct {
 	Ignored int
 	// Flux are the Kustomizations of Flux among them that change what they apply.
 	Flux []FluxTransforms
-	// Namespaces are those that the files create.
+	// Namespaces has the namespaces that the files create.
 	Namespaces map[string]bool
 
 	bytes, files int

@@ -12,7 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 )
 
-// merchantEffects are those of a change of a Merchant.
+// merchantEffects returns the effects of a change of a Merchant.
 func (s State) merchantEffects(o Object[v1alpha1.Merchant]) []Effect {
 	if o.Refused != "" {
 		o.After = o.Corrected

@@ -84,7 +84,7 @@ type Change struct {
 	Source    string `json:"source,omitempty"`
 	// Action is create, change, delete, none, refused, or unknown for a manifest that is not built.
 	Action string `json:"action"`
-	// Fields are those of the spec that change.
+	// Fields are the fields of the spec that change.
 	Fields  []string `json:"fields,omitempty"`
 	Effects []Effect `json:"effects"`
 }

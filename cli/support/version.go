@@ -57,7 +57,7 @@ func VersionCommand(access *cluster.Access, streams genericiooptions.IOStreams, 
 	return cmd
 }
 
-// versions are those of the plugin and of what is installed; -o json prints them.
+// versions are the versions of the plugin and of the installed roles; -o json prints them.
 type versions struct {
 	Client string        `json:"client"`
 	Server []roleVersion `json:"server,omitempty"`
