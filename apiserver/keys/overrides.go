@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,17 +18,40 @@ import (
 )
 
 // Overrides writes every change of a key that this replica's watch brings as an override, so that a replica without
-// the Kubernetes API learns of it from its peers (it is the directory's KeyHandler). What Redis does not take is retried:
-// until Redis is back, no request is answered anyway.
+// the Kubernetes API learns of it from its peers (it is the directory's KeyHandler). It writes beside the watch, which a slow Redis must not
+// delay. What Redis does not take is retried: until Redis is back, no request is answered anyway.
 type Overrides struct {
 	write    func(context.Context, store.Override) error
 	servers  servers
 	verifier *recordVerifier
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	pending map[session.Bucket]map[store.KeyRef]store.Override // the newest of each key
+	mu     sync.Mutex
+	queues map[session.Bucket]*overrideQueue // of buckets with overrides to write
 }
+
+// overrideQueue has the overrides of a bucket that are not written yet.
+type overrideQueue struct {
+	newest   map[store.KeyRef]queuedOverride // of each key
+	revoking map[store.KeyRef]bool           // the keys of those that revoke: they are written first
+	// failed: Redis has not taken one. They are retried at intervals, and what comes is not tried before.
+	failed bool
+	// writing: a goroutine writes them.
+	writing bool
+}
+
+// queuedOverride is an override to write.
+type queuedOverride struct {
+	store.Override
+
+	// written is called when it is written, or has failed; nil: nobody waits for it.
+	written func()
+	// refused: Redis is full. It is tried again at intervals, and delays no other one: a revocation needs no memory.
+	refused bool
+}
+
+// maxOverrideWrites is how many overrides of a bucket are written at once: a slow network must not make a queue of a trip for each.
+const maxOverrideWrites = 32
 
 // servers are the servers of Redis; see redis.Client. An override for one server never waits for another server that is gone.
 type servers interface {
@@ -44,7 +66,7 @@ const overrideRetryInterval = time.Second
 func NewOverrides(overrides *store.Store, keys Published, log *slog.Logger, registerer prometheus.Registerer) *Overrides {
 	w := &Overrides{
 		write: overrides.WriteOverride, servers: overrides, verifier: newRecordVerifier(overrides, keys, log), log: log,
-		pending: map[session.Bucket]map[store.KeyRef]store.Override{},
+		queues: map[session.Bucket]*overrideQueue{},
 	}
 	factory := promauto.With(registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
@@ -61,20 +83,20 @@ func NewOverrides(overrides *store.Store, keys Published, log *slog.Logger, regi
 func (w *Overrides) size() (keys int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, pending := range w.pending {
-		keys += len(pending)
+	for _, queue := range w.queues {
+		keys += len(queue.newest)
 	}
 	return keys
 }
 
 // KeyUpdated writes the digests that the record accepts.
-func (w *Overrides) KeyUpdated(record published.KeyRecord) {
-	w.writeOrEnqueue(newOverride(record))
+func (w *Overrides) KeyUpdated(record published.KeyRecord, written func()) {
+	w.enqueue(queuedOverride{Override: newOverride(record), written: written})
 }
 
 // KeyRevoked writes that no digest of the key is accepted.
 func (w *Overrides) KeyRevoked(record published.KeyRecord) {
-	w.writeOrEnqueue(store.Override{KeyRef: newKeyRef(record), Order: record.Order()})
+	w.enqueue(queuedOverride{Override: store.Override{KeyRef: newKeyRef(record), Order: record.Order()}})
 }
 
 // KeyEnded writes that no digest of the key is accepted, whatever was ever published of it: the operator published it before the time in
@@ -82,7 +104,7 @@ func (w *Overrides) KeyRevoked(record published.KeyRecord) {
 func (w *Overrides) KeyEnded(record published.KeyRecord, ended time.Time) {
 	order := record.Order()
 	order.Issued = max(order.Issued, ended.UnixMilli())
-	w.writeOrEnqueue(store.Override{KeyRef: newKeyRef(record), Order: order, Ended: true})
+	w.enqueue(queuedOverride{Override: store.Override{KeyRef: newKeyRef(record), Order: order, Ended: true}})
 }
 
 // KeyUnverified has the record compared with what Redis knows of its key, soon, and written if Redis knows less.
@@ -92,61 +114,184 @@ func (w *Overrides) KeyUnverified(record published.KeyRecord) {
 	w.verifier.add(unverified{newOverride(record), first})
 }
 
-// writeOrEnqueue blocks the watch while the Redis server of the key answers. While it does not, thousands of changes must not wait for one
+// enqueue has an override written at once, unless its Redis server does not answer. While it does not, thousands of changes must not wait for one
 // timeout each.
-func (w *Overrides) writeOrEnqueue(override store.Override) {
+func (w *Overrides) enqueue(override queuedOverride) {
 	bucket := session.MerchantBucket(override.MerchantID)
-	if !w.behind(bucket) && !w.tryWrite(context.Background(), override) {
+	behind := w.behind(bucket)
+	w.mu.Lock()
+	queue := w.queues[bucket]
+	if queue == nil {
+		queue = &overrideQueue{newest: map[store.KeyRef]queuedOverride{}, revoking: map[store.KeyRef]bool{}}
+		w.queues[bucket] = queue
+	}
+	queue.failed = queue.failed || behind
+	queue.put(override)
+	if queue.failed {
+		written := queue.release()
+		w.mu.Unlock()
+		callAll(written)
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.pending[bucket] == nil {
-		w.pending[bucket] = map[store.KeyRef]store.Override{}
-	}
-	earlier, known := w.pending[bucket][override.KeyRef]
-	order := override.Order.Compare(earlier.Order)
-	switch {
-	case earlier.Ended:
-	case !known, override.Ended, order > 0, order == 0 && len(override.Accepted) == 0:
-		w.pending[bucket][override.KeyRef] = override
+	start := !queue.writing
+	queue.writing = true
+	w.mu.Unlock()
+	if start {
+		go w.drain(bucket, queue)
 	}
 }
 
-// behind reports whether overrides of the bucket's server are pending.
-func (w *Overrides) behind(bucket session.Bucket) bool {
-	pending := w.pendingBuckets()
-	if len(pending) == 0 || slices.Contains(pending, bucket) {
-		return len(pending) > 0
+// put keeps the newest override of a key. Whoever waited for an earlier one waits no more: the directory has replaced that record.
+func (q *overrideQueue) put(override queuedOverride) {
+	earlier, known := q.newest[override.KeyRef]
+	order := override.Order.Compare(earlier.Order)
+	switch {
+	case !known, override.Ended && !earlier.Ended, !earlier.Ended && (order > 0 || (order == 0 && len(override.Accepted) == 0)):
+	default:
+		override.Override = earlier.Override
 	}
-	return slices.ContainsFunc(w.servers.ByServer(context.Background(), append(pending, bucket)), func(group []session.Bucket) bool {
+	q.newest[override.KeyRef] = override
+	delete(q.revoking, override.KeyRef)
+	if len(override.Accepted) == 0 {
+		q.revoking[override.KeyRef] = true
+	}
+}
+
+// next returns some of the overrides, those that revoke a key first; refused ones only if they are asked for.
+func (q *overrideQueue) next(most int, refused bool) (overrides []store.Override) {
+	for key := range q.revoking {
+		if len(overrides) == most {
+			return overrides
+		}
+		if override := q.newest[key]; refused || !override.refused {
+			overrides = append(overrides, override.Override)
+		}
+	}
+	for key, override := range q.newest {
+		if len(overrides) == most {
+			return overrides
+		}
+		if !q.revoking[key] && (refused || !override.refused) {
+			overrides = append(overrides, override.Override)
+		}
+	}
+	return overrides
+}
+
+// finish removes what was written, unless the key has changed since, or keeps it as refused. It returns what to call.
+func (q *overrideQueue) finish(tried store.Override, refused bool) (written []func()) {
+	newest, known := q.newest[tried.KeyRef]
+	if !known || newest.Order != tried.Order || newest.Ended != tried.Ended || len(newest.Accepted) != len(tried.Accepted) {
+		return nil
+	}
+	if newest.written != nil {
+		written = append(written, newest.written)
+	}
+	if refused {
+		newest.refused, newest.written = true, nil
+		q.newest[tried.KeyRef] = newest
+		return written
+	}
+	delete(q.newest, tried.KeyRef)
+	delete(q.revoking, tried.KeyRef)
+	return written
+}
+
+// release returns what to call of all overrides, and forgets it.
+func (q *overrideQueue) release() (written []func()) {
+	for key, override := range q.newest {
+		if override.written != nil {
+			written = append(written, override.written)
+			override.written = nil
+			q.newest[key] = override
+		}
+	}
+	return written
+}
+
+func callAll(functions []func()) {
+	for _, function := range functions {
+		function()
+	}
+}
+
+// behind reports whether overrides of the bucket's server wait to be retried.
+func (w *Overrides) behind(bucket session.Bucket) bool {
+	failed := w.buckets(func(queue *overrideQueue) bool { return queue.failed })
+	if len(failed) == 0 || slices.Contains(failed, bucket) {
+		return len(failed) > 0
+	}
+	return slices.ContainsFunc(w.servers.ByServer(context.Background(), append(failed, bucket)), func(group []session.Bucket) bool {
 		return len(group) > 1 && slices.Contains(group, bucket)
 	})
 }
 
-// tryWrite writes an override and reports whether to retry.
-func (w *Overrides) tryWrite(ctx context.Context, override store.Override) (retry bool) {
+// drain writes the overrides of a bucket until there are none, or Redis fails.
+func (w *Overrides) drain(bucket session.Bucket, queue *overrideQueue) {
+	for {
+		w.mu.Lock()
+		overrides := queue.next(maxOverrideWrites, false)
+		if len(overrides) == 0 || queue.failed {
+			queue.writing = false
+			w.removeEmpty(bucket)
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		var writes sync.WaitGroup
+		for _, override := range overrides {
+			writes.Go(func() { _ = w.writeQueued(context.Background(), queue, override) })
+		}
+		writes.Wait()
+	}
+}
+
+// writeQueued writes an override of a queue. The error is that of Redis if it serves nobody.
+func (w *Overrides) writeQueued(ctx context.Context, queue *overrideQueue, override store.Override) error {
+	err := w.tryWrite(ctx, override)
+	w.mu.Lock()
+	var written []func()
+	if redis.ServesNobody(err) {
+		queue.failed = true
+		written = queue.release()
+	} else {
+		written, err = queue.finish(override, err != nil), nil
+	}
+	w.mu.Unlock()
+	callAll(written)
+	return err
+}
+
+// removeEmpty removes the queue of a bucket that has no override left. It expects the lock.
+func (w *Overrides) removeEmpty(bucket session.Bucket) {
+	if queue := w.queues[bucket]; queue != nil && !queue.writing && len(queue.newest) == 0 {
+		delete(w.queues, bucket)
+	}
+}
+
+// tryWrite writes an override. With an error, which is redis.ErrUnavailable, try again.
+func (w *Overrides) tryWrite(ctx context.Context, override store.Override) error {
 	err := w.write(ctx, override)
 	switch {
 	case err == nil:
 		w.verifier.remove(override.KeyRef, override.Order)
-		return false
+		return nil
 	case errors.Is(err, store.ErrNewerOverride):
 		w.verifier.add(unverified{Override: override})
-		return false
+		return nil
 	case errors.Is(err, redis.ErrUnavailable):
-		return true
+		return err
 	}
 	// The stored override cannot be read, so requests with this key get 503 until it is removed.
 	w.log.Error("could not write the override of a key", "keyID", override.KeyID, "error", err)
-	return false
+	return nil
 }
 
 // Run writes and verifies what is pending until ctx ends. In two loops: verifying waits for the Kubernetes API, which must
 // not delay the overrides.
 func (w *Overrides) Run(ctx context.Context) {
 	var loops sync.WaitGroup
-	loops.Go(func() { every(ctx, overrideRetryInterval, w.retryPending) })
+	loops.Go(func() { every(ctx, overrideRetryInterval, w.retry) })
 	loops.Go(func() { every(ctx, overrideRetryInterval, w.verifier.run) })
 	loops.Wait()
 }
@@ -164,42 +309,46 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context)
 	}
 }
 
-// retryPending writes what is pending, for each Redis server until it fails again.
-func (w *Overrides) retryPending(ctx context.Context) {
-	_ = w.servers.ForEach(ctx, w.pendingBuckets(), func(ctx context.Context, bucket session.Bucket) error {
-		for _, override := range w.pendingOverrides(bucket) {
-			if w.tryWrite(ctx, override) {
-				return redis.ErrUnavailable
+// retry writes what Redis has not taken, for each Redis server until it fails again.
+func (w *Overrides) retry(ctx context.Context) {
+	waiting := w.buckets(func(queue *overrideQueue) bool { return queue.failed || !queue.writing })
+	_ = w.servers.ForEach(ctx, waiting, func(ctx context.Context, bucket session.Bucket) error {
+		w.mu.Lock()
+		queue := w.queues[bucket]
+		if queue == nil {
+			w.mu.Unlock()
+			return nil
+		}
+		overrides := queue.next(len(queue.newest), true)
+		w.mu.Unlock()
+		for _, override := range overrides {
+			if err := w.writeQueued(ctx, queue, override); err != nil {
+				return err
 			}
-			w.forget(bucket, override)
+		}
+		w.mu.Lock()
+		queue.failed = false
+		start := !queue.writing && len(queue.newest) > 0 // what has come meanwhile
+		queue.writing = queue.writing || start
+		w.removeEmpty(bucket)
+		w.mu.Unlock()
+		if start {
+			w.drain(bucket, queue)
 		}
 		return nil
 	})
 }
 
-func (w *Overrides) pendingBuckets() []session.Bucket {
+// buckets returns those whose queue is as described.
+func (w *Overrides) buckets(is func(*overrideQueue) bool) (buckets []session.Bucket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.pending))
-}
-
-func (w *Overrides) pendingOverrides(bucket session.Bucket) []store.Override {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Collect(maps.Values(w.pending[bucket]))
-}
-
-// forget removes what was written, unless the key has changed since.
-func (w *Overrides) forget(bucket session.Bucket, written store.Override) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	newest := w.pending[bucket][written.KeyRef]
-	if newest.Order == written.Order && newest.Ended == written.Ended && len(newest.Accepted) == len(written.Accepted) {
-		delete(w.pending[bucket], written.KeyRef)
+	for bucket, queue := range w.queues {
+		if is(queue) {
+			buckets = append(buckets, bucket)
+		}
 	}
-	if len(w.pending[bucket]) == 0 {
-		delete(w.pending, bucket)
-	}
+	return buckets
 }
 
 // newOverride returns the override for replicas that have not seen the record yet. It has every digest with its end: the clock of Redis decides

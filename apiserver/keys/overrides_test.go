@@ -24,12 +24,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // redisFixture records what was written, or fails.
 type redisFixture struct {
+	mu      sync.Mutex
 	written []string
 	tries   int
 	failure error
@@ -37,6 +39,8 @@ type redisFixture struct {
 }
 
 func (r *redisFixture) write(_ context.Context, override store.Override) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.tries++
 	if r.failure != nil {
 		return r.failure
@@ -83,8 +87,33 @@ func newOverrideFixture() (*Overrides, *redisFixture, *strings.Builder) {
 		servers:  oneServer,
 		verifier: &recordVerifier{servers: oneServer, pending: map[store.KeyRef]unverified{}},
 		log:      slog.New(slog.NewTextHandler(log, nil)),
-		pending:  map[session.Bucket]map[store.KeyRef]store.Override{},
+		queues:   map[session.Bucket]*overrideQueue{},
 	}, stored, log
+}
+
+// settle waits until the goroutines of an Overrides have written what they can.
+func settle(t *testing.T, w *Overrides) {
+	t.Helper()
+	await.Until(t, time.Minute, "nothing is being written", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, queue := range w.queues {
+			if queue.writing {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func nobodyWaits() {}
+
+func merchantRecord() published.MerchantRecord {
+	return published.MerchantRecord{
+		MerchantID: "merchant2345", Namespace: "shops", Name: "acme", DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR",
+		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
+		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
+	}
 }
 
 func revised(keyID string, revision int64) published.KeyRecord {
@@ -97,11 +126,14 @@ func revised(keyID string, revision int64) published.KeyRecord {
 // Changes reach Redis at once.
 func TestOverrides_WrittenAtOnce(t *testing.T) {
 	a, stored, _ := newOverrideFixture()
-	a.KeyUpdated(revised("till", 2))
+	a.KeyUpdated(revised("till", 2), nobodyWaits)
+	settle(t, a)
 	disabled := revised("till", 3)
 	disabled.State = v1alpha1.ApiKeyDisabled
-	a.KeyUpdated(disabled)
+	a.KeyUpdated(disabled, nobodyWaits)
+	settle(t, a)
 	a.KeyRevoked(revised("till", 3))
+	settle(t, a)
 	if diff := cmp.Diff([]string{"till@2 accepts 1", "till@3 accepts 0", "till@3 accepts 0"}, stored.written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
@@ -111,18 +143,24 @@ func TestOverrides_WrittenAtOnce(t *testing.T) {
 func TestOverrides_RedisOutage(t *testing.T) {
 	a, stored, _ := newOverrideFixture()
 	stored.failure = fmt.Errorf("%w: refused", redis.ErrUnavailable)
-	a.KeyUpdated(revised("till", 2))
+	a.KeyUpdated(revised("till", 2), nobodyWaits)
+	settle(t, a)
+	applied := 0
 	for revision := range int64(1000) {
-		a.KeyUpdated(revised("web", revision))
+		a.KeyUpdated(revised("web", revision), func() { applied++ })
+	}
+	if applied != 1000 {
+		t.Errorf("%d of 1000 changes are in force at this replica while Redis is away", applied)
 	}
 	a.KeyRevoked(revised("till", 2))
+	settle(t, a)
 	if stored.tries != 1 {
-		t.Errorf("%d tries while Redis is away, want 1: each holds up the watch for a time-out", stored.tries)
+		t.Errorf("%d tries while Redis is away, want 1", stored.tries)
 	}
-	a.retryPending(t.Context())
+	a.retry(t.Context())
 	stored.failure = nil
-	a.retryPending(t.Context())
-	a.retryPending(t.Context())
+	a.retry(t.Context())
+	a.retry(t.Context())
 	got := map[string]bool{}
 	for _, text := range stored.written {
 		got[text] = true
@@ -130,7 +168,8 @@ func TestOverrides_RedisOutage(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"till@2 accepts 0": true, "web@999 accepts 1": true}, got); diff != "" || len(stored.written) != 2 {
 		t.Errorf("written when Redis is back, %v: the newest of each key once (-want +got):\n%s", stored.written, diff)
 	}
-	a.KeyUpdated(revised("till", 3))
+	a.KeyUpdated(revised("till", 3), nobodyWaits)
+	settle(t, a)
 	if len(stored.written) != 3 {
 		t.Error("changes do not reach Redis at once again")
 	}
@@ -147,17 +186,20 @@ func TestOverrides_OtherServerIsGone(t *testing.T) {
 	for i := range 100 {
 		record := revised(fmt.Sprint("till-", i), 2)
 		record.MerchantID = gone
-		a.KeyUpdated(record)
+		a.KeyUpdated(record, nobodyWaits)
+		settle(t, a)
 	}
 	record := revised("neighbour", 2)
 	record.MerchantID = neighbour
-	a.KeyUpdated(record)
+	a.KeyUpdated(record, nobodyWaits)
+	settle(t, a)
 	if stored.tries != 1 {
 		t.Errorf("%d tries at the server that is gone, want 1", stored.tries)
 	}
 	record = revised("victim", 2)
 	record.MerchantID = victim
 	a.KeyRevoked(record)
+	settle(t, a)
 	if diff := cmp.Diff([]string{"victim@2 accepts 0"}, stored.written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
@@ -165,8 +207,9 @@ func TestOverrides_OtherServerIsGone(t *testing.T) {
 	stored.gone, stored.failure = "", redis.ErrUnavailable
 	record.Revision = 3
 	a.KeyRevoked(record)
+	settle(t, a)
 	stored.gone, stored.failure = gone, nil
-	a.retryPending(t.Context())
+	a.retry(t.Context())
 	if !slices.Contains(stored.written, "victim@3 accepts 0") {
 		t.Errorf("written: %v", stored.written)
 	}
@@ -176,8 +219,9 @@ func TestOverrides_OtherServerIsGone(t *testing.T) {
 func TestOverrides_Unreadable(t *testing.T) {
 	a, stored, log := newOverrideFixture()
 	stored.failure = errors.Join(redis.ErrCorrupt)
-	a.KeyUpdated(revised("till", 2))
-	a.retryPending(t.Context())
+	a.KeyUpdated(revised("till", 2), nobodyWaits)
+	settle(t, a)
+	a.retry(t.Context())
 	if stored.tries != 1 || !strings.Contains(log.String(), "keyID=till") {
 		t.Errorf("%d tries, want 1; logged %q", stored.tries, log)
 	}
@@ -222,6 +266,7 @@ func TestOverrides_RelistDuringOutage(t *testing.T) {
 		_, _ = index.Identify("a key of nobody, as long as one of ours", time.Now())
 	}
 	relist.Wait() // 10,000 timeouts would outlast the test
+	settle(t, overrides)
 	if overrides.size() != keys || overrides.verifier.size() != keys {
 		t.Fatalf("%d overrides and %d verifications are kept, want %d of each", overrides.size(), overrides.verifier.size(), keys)
 	}
@@ -229,7 +274,7 @@ func TestOverrides_RelistDuringOutage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for overrides.size() > 0 && ctx.Err() == nil {
-		overrides.retryPending(ctx)
+		overrides.retry(ctx)
 	}
 	overrides.verifier.run(ctx)
 	if overrides.size() > 0 || overrides.verifier.size() > 0 {
@@ -243,6 +288,142 @@ func TestOverrides_RelistDuringOutage(t *testing.T) {
 	}
 }
 
+// Redis is slow. A key that is disabled is refused at once, behind 100 others that have changed; one that is enabled again, or has a new digest, is
+// accepted with its override.
+func TestOverrides_SlowRedis(t *testing.T) {
+	w, _, _ := newOverrideFixture()
+	goOn := make(chan struct{})
+	w.write = func(context.Context, store.Override) error { <-goOn; return nil }
+	index := directory.New(directory.Options{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), KeyHandler: w, Now: time.Now})
+	merchant, err := published.EncodeMerchant("credentials", merchantRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = index.Informer("merchant").Add(merchant)
+	watch := func(record published.KeyRecord) {
+		secret, err := published.EncodeKey("credentials", record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = index.Informer("key").Update(secret)
+	}
+	live := func(key apikey.Key) bool {
+		principal, err := index.Identify(key.Reveal(), time.Now())
+		return err == nil && principal.Live
+	}
+	issue := func(uid string) (apikey.Key, published.KeyRecord) {
+		key, err := apikey.New(published.ID(types.UID(uid)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+		return key, published.KeyRecord{
+			KeyID: key.ID(), MerchantID: "merchant2345", Source: published.Source{Namespace: "shops", Name: uid, UID: types.UID(uid)},
+			Generation: 1, Revision: 1, State: v1alpha1.ApiKeyActive,
+			Current:      published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: at},
+			LastRotation: published.RotationEvent{Time: at, Cause: v1alpha1.RotationTrigger},
+		}
+	}
+	left, leaver := issue("leaver")
+	back, enabled := issue("enabled")
+	old, rotated := issue("rotated")
+	next, err := apikey.New(rotated.KeyID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enabled.State = v1alpha1.ApiKeyDisabled
+	var others []published.KeyRecord
+	for i := range 100 {
+		_, record := issue(fmt.Sprint("other-", i))
+		others = append(others, record)
+	}
+	for _, record := range append(others, leaver, enabled, rotated) {
+		watch(record)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, record := range others {
+			record.Revision++
+			watch(record)
+		}
+		leaver.State, leaver.Revision = v1alpha1.ApiKeyDisabled, 2
+		watch(leaver)
+		enabled.State, enabled.Revision = v1alpha1.ApiKeyActive, 2
+		watch(enabled)
+		watch(rotated.Rotated(published.Current{Digest: next.Digest(), Prefix: next.Prefix(), CreatedAt: time.Now()}, v1alpha1.RotationTrigger, 0, time.Now()))
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the watch waits for Redis")
+	}
+	if live(left) || live(old) {
+		t.Errorf("while Redis is slow: the disabled key is accepted: %t, the replaced one: %t", live(left), live(old))
+	}
+	if live(back) || live(next) {
+		t.Errorf("before its override is written: the enabled key is accepted: %t, the new one: %t", live(back), live(next))
+	}
+	close(goOn)
+	settle(t, w)
+	<-done
+	if live(left) || live(old) || !live(back) || !live(next) {
+		t.Errorf("in the end: disabled %t, replaced %t, enabled %t, new %t", live(left), live(old), live(back), live(next))
+	}
+}
+
+// A full Redis refuses what accepts a key, and takes what revokes one: that waits for nothing, also when all is tried again.
+func TestOverrides_FullRedis(t *testing.T) {
+	w, stored, _ := newOverrideFixture()
+	full := fmt.Errorf("%w: %w", redis.ErrUnavailable, redis.ErrFull)
+	w.write = func(ctx context.Context, override store.Override) error {
+		if full != nil && len(override.Accepted) > 0 {
+			return full
+		}
+		return stored.write(ctx, override)
+	}
+	applied := false
+	other := revised("other", 2)
+	other.MerchantID = storetest.MerchantIn(session.MerchantBucket(other.MerchantID) + 1).MerchantID
+	for _, accepted := range []published.KeyRecord{revised("till", 2), other} {
+		w.KeyUpdated(accepted, func() { applied = true })
+		settle(t, w)
+	}
+	if !applied {
+		t.Error("the record is not in force at this replica")
+	}
+	w.retry(t.Context())
+	w.KeyRevoked(revised("leaver", 2))
+	settle(t, w)
+	if diff := cmp.Diff([]string{"leaver@2 accepts 0"}, stored.written); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	full = nil
+	w.retry(t.Context())
+	if w.size() != 0 || len(stored.written) != 3 {
+		t.Errorf("with room again: %d wait; written are %q", w.size(), stored.written)
+	}
+}
+
+// What revokes a key is written before all that waits.
+func TestOverrides_RevocationsFirst(t *testing.T) {
+	w, stored, _ := newOverrideFixture()
+	goOn := make(chan struct{})
+	w.write = func(ctx context.Context, override store.Override) error {
+		<-goOn
+		return stored.write(ctx, override)
+	}
+	for i := range 10 * maxOverrideWrites {
+		w.KeyUpdated(revised(fmt.Sprint("till-", i), 2), nobodyWaits)
+	}
+	w.KeyRevoked(revised("leaver", 2))
+	close(goOn)
+	settle(t, w)
+	if place := slices.Index(stored.written, "leaver@2 accepts 0"); place < 0 || place >= 2*maxOverrideWrites {
+		t.Errorf("the revocation is written as number %d of %d", place+1, len(stored.written))
+	}
+}
+
 // An override is for all replicas: one whose clock is an hour ahead must not end an overlap or a key for the others.
 func TestOverrides_ClockAhead(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
@@ -252,7 +433,8 @@ func TestOverrides_ClockAhead(t *testing.T) {
 	expires := now.Add(30 * time.Minute)
 	record.ExpiresAt = &expires
 	record.Previous = []published.Previous{{Digest: apikey.NewDigest("replaced"), ValidUntil: now.Add(20 * time.Minute)}}
-	w.KeyUpdated(record)
+	w.KeyUpdated(record, nobodyWaits)
+	settle(t, w)
 	for _, row := range []struct {
 		name string
 		key  string
@@ -282,7 +464,8 @@ func TestOverrides_ExpiredLongAgo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			record := revised(name, 2)
 			record.ExpiresAt = &expires
-			w.KeyUpdated(record)
+			w.KeyUpdated(record, nobodyWaits)
+			settle(t, w)
 			_, err := client.Admit(t.Context(), store.Admission{
 				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Live: true,
 				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
@@ -300,11 +483,7 @@ func TestOverrides_WithdrawnRecord(t *testing.T) {
 	client := storetest.Open(t, redistest.Start(t).URL())
 	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	index := directory.New(directory.Options{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), KeyHandler: w, Now: time.Now})
-	merchant, err := published.EncodeMerchant("credentials", published.MerchantRecord{
-		MerchantID: "merchant2345", Namespace: "shops", Name: "acme", DisplayName: "Acme", State: v1alpha1.MerchantActive, Currency: "EUR",
-		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 50, Burst: 100},
-		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
-	})
+	merchant, err := published.EncodeMerchant("credentials", merchantRecord())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,6 +509,7 @@ func TestOverrides_WithdrawnRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = index.Informer("key").Update(secret)
+		settle(t, w)
 	}
 	first, newest := issue(1), issue(2)
 	frozen := store.Admission{

@@ -161,8 +161,8 @@ func (o *publishedObjects) get(ctx context.Context, name, label string, into cli
 // noHandler ignores changes: a directory that is read once never changes.
 type noHandler struct{}
 
-// KeyUpdated does nothing.
-func (noHandler) KeyUpdated(published.KeyRecord) {}
+// KeyUpdated has nothing to write.
+func (noHandler) KeyUpdated(_ published.KeyRecord, written func()) { written() }
 
 // KeyRevoked does nothing.
 func (noHandler) KeyRevoked(published.KeyRecord) {}

@@ -197,6 +197,7 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		}
 		return Principal{}, ErrUnknown
 	}
+	found = found.judged()
 	var prefix string
 	if id == found.id {
 		prefix = apikey.Prefix(presented)
@@ -222,8 +223,8 @@ func (d *Directory) Identify(presented string, now time.Time) (Principal, error)
 		return rejected, ErrNewerVersion
 	}
 	principal := found.principal(digest, prefix, merchant)
-	principal.Until, principal.Accepted = record.AcceptedUntil(digest)
-	principal.Live = record.Accepts(digest, now)
+	principal.Until, principal.Accepted = found.acceptedUntil(&record, digest)
+	principal.Live = principal.Accepted && (principal.Until.IsZero() || now.Before(principal.Until))
 	principal.Current = principal.Accepted && record.Current.Digest.Equal(digest)
 	if expired {
 		return principal, ErrExpired
@@ -240,7 +241,8 @@ func (d *Directory) Accepts(id string, now time.Time) bool {
 	if _, was := d.index.ended[id]; was || k == nil || d.index.merchant(k.merchant) == nil {
 		return false
 	}
-	return k.superseded || k.record().Usable(now)
+	k = k.judged()
+	return k.superseded || (k.record().Usable(now) && len(k.accepted()) > 0)
 }
 
 // HasKey reports whether a key with an id is published, usable or not.

@@ -50,6 +50,8 @@ type keyExtra struct {
 	handled *apikey.Digest
 	// allowlist narrows that of the merchant.
 	allowlist allowlist.List
+	// wait limits the key until the handler has written its record; nil: it has.
+	wait *wait
 }
 
 // decodeKey reads a published key. With ErrNewerVersion it returns what the envelope says, or nil.
@@ -84,7 +86,7 @@ func newKey(secret *corev1.Secret, record published.KeyRecord) *key {
 		superseded:  record.Superseded,
 	}
 	if len(record.Previous) > 0 || record.ExpiresAt != nil || record.HandledDigest != nil || len(allowed) > 0 {
-		k.extra = &keyExtra{record.Previous, record.ExpiresAt, record.HandledDigest, allowed}
+		k.extra = &keyExtra{previous: record.Previous, expiresAt: record.ExpiresAt, handled: record.HandledDigest, allowlist: allowed}
 	}
 	return k
 }
@@ -102,6 +104,9 @@ func (k *key) following(next *key) *key {
 	}
 	if next.digest != k.digest {
 		out.digest, out.rotated, extra.previous = next.digest, next.issued, nil
+	}
+	if extra.wait != nil && extra.wait.earlier != nil {
+		extra.wait = nil
 	}
 	extra.expiresAt, extra.allowlist = nil, nil
 	if next.extra != nil {

@@ -3,7 +3,6 @@ package directory
 import (
 	"maps"
 	"slices"
-	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,50 +35,67 @@ func (d *Directory) sources() []kube.Source {
 	}
 }
 
+// putKey stores what the record restricts at once, and what it newly accepts once the handler has written it.
 func (d *Directory) putKey(name string, k *key) error {
-	k = d.notify(name, k)
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.index.putKey(name, k)
+	earlier, tombstone := d.index.keys[name], d.index.ended[published.KeyID(name)].tombstone
+	change := newKeyChange(earlier, k, tombstone)
+	d.index.putKey(name, change.key)
+	d.mu.Unlock()
+	change.notify(d.keyHandler, func() { d.complete(name, change.key.wait()) })
 	return nil
 }
 
 func (d *Directory) deleteKey(name string) {
-	d.notify(name, nil)
+	d.mu.Lock()
+	earlier := d.index.keys[name]
+	d.index.dropKey(name)
+	d.mu.Unlock()
+	if earlier != nil {
+		d.keyHandler.KeyRevoked(earlier.record())
+	}
+}
+
+// complete stores the whole of a record that has waited for the handler, unless another one has replaced it since.
+func (d *Directory) complete(name string, waited *wait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.index.dropKey(name)
+	if k := d.index.keys[name]; k != nil && waited != nil && k.wait() == waited {
+		d.index.putKey(name, k.waiting(nil))
+	}
 }
 
 // deferKey handles a record of a newer version. A known key goes on as its envelope permits; its digests are not written to Redis, as
 // some of them may be unknown here. An unknown one can only be refused, and its key id is taken. A nil key has no readable envelope.
 func (d *Directory) deferKey(name string, k *key) {
-	if k != nil {
-		d.mu.RLock()
-		earlier := d.index.keys[name]
-		d.mu.RUnlock()
-		switch {
-		case earlier == nil || earlier.unreadable || earlier.merchant != k.merchant:
-			k.unreadable = true
-		case k.order().Compare(earlier.order()) < 0 && !k.disabled:
-			return // a record that was put back
-		default:
-			k = earlier.following(k)
+	d.mu.Lock()
+	if k == nil {
+		id := published.KeyID(name)
+		if _, known := d.index.keys[name]; !known && !d.index.ended[id].tombstone {
+			d.index.ended[id] = ended{merchant: d.index.ended[id].merchant}
 		}
-		if k.disabled {
-			k = d.notify(name, k)
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.index.putKey(name, k)
+		d.mu.Unlock()
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	id := published.KeyID(name)
-	if _, known := d.index.keys[name]; !known && !d.index.ended[id].tombstone {
-		d.index.ended[id] = ended{merchant: d.index.ended[id].merchant}
+	earlier, tombstone := d.index.keys[name], d.index.ended[published.KeyID(name)].tombstone
+	switch {
+	case earlier == nil || earlier.unreadable || earlier.merchant != k.merchant:
+		k.unreadable = true
+	case k.order().Compare(earlier.order()) < 0 && !k.disabled:
+		d.mu.Unlock()
+		return // a record that was put back
+	default:
+		k = earlier.following(k)
 	}
+	if !k.disabled {
+		d.index.putKey(name, k)
+		d.mu.Unlock()
+		return
+	}
+	change := newKeyChange(earlier, k, tombstone)
+	d.index.putKey(name, change.key)
+	d.mu.Unlock()
+	change.notify(d.keyHandler, func() { d.complete(name, change.key.wait()) })
 }
 
 // deferTombstone handles a tombstone of a newer version. Its name says what was deleted.
@@ -91,16 +107,22 @@ func (d *Directory) deferTombstone(name string, _ published.Tombstone) {
 
 // putTombstone keeps the key id of a deleted ApiKey, so that no other key can accept its keys, and the id of a deleted Merchant.
 func (d *Directory) putTombstone(_ string, tombstone published.Tombstone) error {
-	if tombstone.Kind == published.TombstoneApiKey {
-		d.notifyEnd(tombstone)
-	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if tombstone.Kind == published.TombstoneMerchant {
 		d.index.deleted[tombstone.ID] = true
+		d.mu.Unlock()
 		return nil
 	}
-	d.index.ended[tombstone.ID] = ended{merchant: d.index.ended[tombstone.ID].merchant, tombstone: true}
+	k, last := d.index.keys[published.KeyName(tombstone.ID)], d.index.ended[tombstone.ID]
+	d.index.ended[tombstone.ID] = ended{merchant: last.merchant, tombstone: true}
+	d.mu.Unlock()
+	switch {
+	case last.tombstone: // the handler was called for it before
+	case k != nil:
+		d.keyHandler.KeyEnded(k.record(), tombstone.EndedAt)
+	case last.merchant != unique.Handle[string]{}:
+		d.keyHandler.KeyEnded(published.KeyRecord{KeyID: tombstone.ID, MerchantID: last.merchant.Value()}, tombstone.EndedAt)
+	}
 	return nil
 }
 
@@ -175,76 +197,4 @@ func (d *Directory) merchantNames() []string {
 		names = append(names, published.MerchantName(id.Value()))
 	}
 	return names
-}
-
-// KeyHandler is called with each change of a key before the directory acts on it, so that no replica refuses a key which another
-// one still accepts afterwards. Calls are in order, one at a time. The records have only what an override needs.
-type KeyHandler interface {
-	// KeyUpdated is called with a newer record of a key.
-	KeyUpdated(record published.KeyRecord)
-	// KeyRevoked is called with the last known record of a key whose published object was deleted, cannot be decoded, or belongs
-	// to another merchant now.
-	KeyRevoked(record published.KeyRecord)
-	// KeyEnded is called for a key whose ApiKey was deleted, with the time in its tombstone, if that is at hand: nothing that was ever
-	// published of the key is valid.
-	KeyEnded(record published.KeyRecord, ended time.Time)
-	// KeyUnverified is called with a record that may be older than what other replicas know: at the first sight of a key, or when
-	// an older record replaces a newer one.
-	KeyUnverified(record published.KeyRecord)
-}
-
-// notify calls the handler for a changed key; next is nil for a deleted one. It returns the key to store: one that is older than
-// its predecessor is superseded, and so are later ones of the same issue.
-func (d *Directory) notify(name string, next *key) *key {
-	d.mu.RLock()
-	earlier := d.index.keys[name]
-	tombstone := d.index.ended[published.KeyID(name)].tombstone
-	d.mu.RUnlock()
-	switch {
-	case next != nil && tombstone:
-		d.keyHandler.KeyEnded(next.record(), time.Time{}) // its record is the newest
-	case earlier == nil && next != nil:
-		d.keyHandler.KeyUnverified(next.record())
-	case earlier == nil:
-	case next == nil:
-		d.keyHandler.KeyRevoked(earlier.record())
-	case next.merchant != earlier.merchant:
-		d.keyHandler.KeyRevoked(earlier.record())
-		d.keyHandler.KeyUpdated(next.record())
-	default:
-		return d.notifyChange(earlier, next)
-	}
-	return next
-}
-
-func (d *Directory) notifyChange(earlier, next *key) *key {
-	order := next.order().Compare(earlier.order())
-	restored := order < 0 && !next.superseded
-	if restored || (earlier.superseded && next.issued == earlier.issued) {
-		next.superseded = true
-	}
-	if restored {
-		d.keyHandler.KeyUpdated(earlier.record()) // replicas that missed it must not accept the restored record
-		d.keyHandler.KeyUnverified(next.record())
-	}
-	if order > 0 {
-		d.keyHandler.KeyUpdated(next.record())
-	}
-	return next
-}
-
-// notifyEnd calls the handler for the tombstone of a key that is or was here.
-func (d *Directory) notifyEnd(tombstone published.Tombstone) {
-	id := tombstone.ID
-	d.mu.RLock()
-	k := d.index.keys[published.KeyName(id)]
-	last := d.index.ended[id]
-	d.mu.RUnlock()
-	switch {
-	case last.tombstone: // the handler was called for it before
-	case k != nil:
-		d.keyHandler.KeyEnded(k.record(), tombstone.EndedAt)
-	case last.merchant != unique.Handle[string]{}:
-		d.keyHandler.KeyEnded(published.KeyRecord{KeyID: id, MerchantID: last.merchant.Value()}, tombstone.EndedAt)
-	}
 }

@@ -436,10 +436,24 @@ type keyEvents struct {
 	calls []string
 	// onCall, if set, is called with each call.
 	onCall func()
+	// slow: what is to be written waits in waiting, until write.
+	slow    bool
+	waiting []func()
 }
 
-func (e *keyEvents) KeyUpdated(record published.KeyRecord) {
+func (e *keyEvents) KeyUpdated(record published.KeyRecord, written func()) {
 	e.record("updated %s revision %d", record.MerchantID, record.Revision)
+	if e.waiting = append(e.waiting, written); !e.slow {
+		e.write()
+	}
+}
+
+// write has all records written that wait.
+func (e *keyEvents) write() {
+	for _, written := range e.waiting {
+		written()
+	}
+	e.waiting = nil
 }
 
 func (e *keyEvents) KeyRevoked(record published.KeyRecord) {
@@ -541,21 +555,121 @@ func decodeRecord(t *testing.T, secret *corev1.Secret) published.KeyRecord {
 	return record
 }
 
-// In the other order one replica could refuse a key that another accepts afterwards.
-func TestKeyEvents_BeforeIndexChanges(t *testing.T) {
+// A key that ends is refused before the handler is called, which may take its time.
+func TestKeyEvents_RefusedBefore(t *testing.T) {
+	for desc, end := range map[string]func(fixture, published.KeyRecord){
+		"deleted":       func(f fixture, record published.KeyRecord) { _ = f.keyInformer.Delete(newSecret(t, record)) },
+		"its tombstone": func(f fixture, record published.KeyRecord) { f.writeTombstone(t, record) },
+		"disabled": func(f fixture, record published.KeyRecord) {
+			record.State, record.Revision = v1alpha1.ApiKeyDisabled, 2
+			_ = f.keyInformer.Update(newSecret(t, record))
+		},
+		"disabled in a newer version": func(f fixture, record published.KeyRecord) {
+			record.State, record.Revision = v1alpha1.ApiKeyDisabled, 2
+			_ = f.keyInformer.Update(newerVersion(newSecret(t, record), "7"))
+		},
+		"expired": func(f fixture, record published.KeyRecord) {
+			record.ExpiresAt, record.Revision = new(now.Add(-time.Second)), 2
+			_ = f.keyInformer.Update(newSecret(t, record))
+		},
+		"rotated without an overlap": func(f fixture, record published.KeyRecord) {
+			_, next := issue(t, "till", "coffee")
+			_ = f.keyInformer.Update(newSecret(t, record.Rotated(next.Current, v1alpha1.RotationTrigger, 0, now)))
+		},
+		"another merchant's": func(f fixture, record published.KeyRecord) {
+			record.MerchantID, record.Revision = published.ID("books"), 2
+			_ = f.keyInformer.Update(newSecret(t, record))
+		},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			f := newFixture()
+			plaintext, record := issue(t, "till", "coffee")
+			_ = f.keyInformer.Add(newSecret(t, record))
+			_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("coffee")))
+			_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("books")))
+			called := 0
+			f.events.slow, f.events.onCall = true, func() {
+				called++
+				if got, err := f.Identify(plaintext, now); err == nil && got.Live {
+					t.Error("the key is accepted during the call")
+				}
+			}
+			end(f, record)
+			if called == 0 {
+				t.Error("the handler is not called")
+			}
+		})
+	}
+}
+
+// What is accepted in addition waits for the handler, through all that the watch brings meanwhile.
+func TestKeyEvents_AcceptedAfter(t *testing.T) {
 	f := newFixture()
-	plaintext, record := issue(t, "till", "coffee")
+	old, record := issue(t, "till", "coffee")
+	expires := now.Add(time.Minute)
+	record.ExpiresAt = &expires
 	_ = f.keyInformer.Add(newSecret(t, record))
 	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("coffee")))
-	called := 0
-	f.events.onCall = func() {
-		called++
-		if got, err := f.Identify(plaintext, now); err != nil || !got.Live {
-			t.Errorf("the key is refused during the call: %+v, %v", got, err)
+	f.events.slow = true
+	want := func(when string, at time.Time, wanted map[string]bool) {
+		t.Helper()
+		for key, live := range wanted {
+			got, err := f.Identify(key, at)
+			if (err == nil && got.Live) != live {
+				t.Errorf("%s: %s is accepted %t, %v, want %t", when, key, got.Live, err, live)
+			}
 		}
 	}
-	_ = f.keyInformer.Delete(newSecret(t, record))
-	if _, err := f.Identify(plaintext, now); called != 1 || err == nil {
-		t.Errorf("called %d times; the deleted key is identified with error %v", called, err)
+	next, issued := issue(t, "till", "coffee")
+	rotated := record.Rotated(issued.Current, v1alpha1.RotationTrigger, time.Hour, now)
+	rotated.ExpiresAt = nil
+	_ = f.keyInformer.Update(newSecret(t, rotated))
+	want("rotated", now, map[string]bool{old: true, next: false})
+	want("a minute later", expires, map[string]bool{old: false, next: false})
+	_ = f.keyInformer.Replace([]any{newSecret(t, rotated)}, "9")
+	want("listed again", now, map[string]bool{old: true, next: false})
+	disabled := rotated
+	disabled.State, disabled.Revision = v1alpha1.ApiKeyDisabled, rotated.Revision+1
+	_ = f.keyInformer.Update(newSecret(t, disabled))
+	enabled := rotated
+	enabled.Revision = rotated.Revision + 2
+	_ = f.keyInformer.Update(newSecret(t, enabled))
+	want("disabled, and enabled again", now, map[string]bool{old: false, next: false})
+	if f.Accepts(record.KeyID, now) {
+		t.Error("Accepts is true of a key of which nothing is accepted yet")
+	}
+	last := f.events.waiting[len(f.events.waiting)-1]
+	for _, earlier := range f.events.waiting[:len(f.events.waiting)-1] {
+		earlier()
+	}
+	want("with the overrides of earlier records", now, map[string]bool{old: false, next: false})
+	last()
+	want("written", now, map[string]bool{old: true, next: true})
+	want("written, a minute later", expires, map[string]bool{old: true, next: true})
+}
+
+// A record that was put back accepts nothing. The key that it replaces works on, here until that is written and then by its override.
+func TestKeyEvents_RestoredRecord(t *testing.T) {
+	f := newFixture()
+	_, first := issue(t, "till", "coffee")
+	next, issued := issue(t, "till", "coffee")
+	newest := first.Rotated(issued.Current, v1alpha1.RotationTrigger, 0, now)
+	_ = f.keyInformer.Add(newSecret(t, newest))
+	_ = f.merchantInformer.Add(newConfigMap(t, merchantRecord("coffee")))
+	f.events.slow = true
+	live := func() bool {
+		got, err := f.Identify(next, now)
+		return err == nil && got.Live
+	}
+	_ = f.keyInformer.Update(newSecret(t, first))
+	marked := first
+	marked.Superseded, marked.Revision = true, first.Revision+1
+	_ = f.keyInformer.Update(newSecret(t, marked))
+	if !live() {
+		t.Error("the newest key is refused before other replicas can know it")
+	}
+	f.events.write()
+	if live() {
+		t.Error("the directory still decides about the newest key, not its override")
 	}
 }

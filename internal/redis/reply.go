@@ -143,6 +143,8 @@ var (
 	ErrCorrupt = errors.New("redis holds unexpected data")
 	// ErrUnavailable says that Redis gave no answer in time or rejected the work. Whether the script ran is unknown.
 	ErrUnavailable = errors.New("redis is unavailable")
+	// ErrFull is an ErrUnavailable: Redis is at its maxmemory, and the work begins with a write that needs some.
+	ErrFull = errors.New("it has no memory left")
 	// ErrEviction says that Redis may evict keys, and with them sessions and revocations.
 	ErrEviction = errors.New("redis must have maxmemory-policy noeviction")
 )
@@ -158,8 +160,14 @@ func failure(err error) error {
 	if code == "WRONGTYPE" {
 		return fmt.Errorf("%w: it answered %s", ErrCorrupt, code)
 	}
+	if code == "OOM" {
+		return fmt.Errorf("%w: it answered %s: %w", ErrUnavailable, code, ErrFull)
+	}
 	return fmt.Errorf("%w: it answered %s", ErrUnavailable, code)
 }
+
+// ServesNobody reports whether an error says that the server does not serve other work either. A full one reads, and takes what frees memory.
+func ServesNobody(err error) bool { return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrFull) }
 
 // errorCause sorts the client's errors, for metrics and spans; empty: none.
 func errorCause(err error) string {
