@@ -137,7 +137,7 @@ func TestResendDeadLetters(t *testing.T) {
 	if state := f.endpoint(acme); state.Dead != 0 || state.Pending != 3 {
 		t.Errorf("after all: %+v; first %s, second %s, third %s", state, first, second, third)
 	}
-	f.wantEvents("ResendDeadLetters: "+first+" by oidc:alice (generation 1)", "ResendDeadLetters: 2 dead letters by oidc:alice (generation 1)")
+	f.wantEvents("ResendDeadLetters: dead letter "+feed.HashID(first)+" by oidc:alice (generation 1)", "ResendDeadLetters: 2 dead letters by oidc:alice (generation 1)")
 }
 
 // Events to a disabled endpoint would be dead letters again at once. Git does not matter: the spec stays as it is.
@@ -167,7 +167,7 @@ func TestResendDeadLetters_WebhookDisabled(t *testing.T) {
 	if text := browser.Get(t, page).Text; !strings.Contains(text, "Not tried yet") || strings.Contains(text, "Resume delivery") {
 		t.Errorf("the page afterwards: %s", text)
 	}
-	f.wantEvents("ResendDeadLetters: " + first)
+	f.wantEvents("ResendDeadLetters: dead letter " + feed.HashID(first))
 
 	f.disable(acme)
 	browser.Post(t, page+"/webhook/resume", nil)

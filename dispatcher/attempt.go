@@ -50,7 +50,7 @@ func (d *deliverer) Attempt(ctx context.Context, j queue.Job) queue.Result {
 	}
 	body, err := feed.Encode(event)
 	if err != nil {
-		d.log.Error("could not encode an event; it is now a dead letter", "event", loop.EventHash(event.ID), "error", err)
+		d.log.Error("could not encode an event; it is now a dead letter", "event", feed.HashID(event.ID), "error", err)
 		d.deadLetter(context.WithoutCancel(ctx), j.Lease, outbox.Details{Reason: reasonEncodeError, Merchant: j.Endpoint.Merchant.String()})
 		return queue.Inconclusive
 	}
@@ -161,7 +161,7 @@ func (d *deliverer) record(ctx context.Context, j queue.Job, write func(context.
 			d.metrics.leasesLost.Inc()
 			return false
 		case !errors.Is(err, redis.ErrUnavailable), !d.now().Before(j.LeaseEnd), !loop.Pause(ctx, recordPause):
-			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "event", loop.EventHash(j.Lease.Event.ID), "error", err)
+			d.log.Error("could not record the result of an attempt; the attempt will be repeated", "event", feed.HashID(j.Lease.Event.ID), "error", err)
 			return false
 		}
 	}
@@ -182,7 +182,7 @@ func (d *deliverer) finish(ctx context.Context, lease outbox.Lease, end func(con
 	case errors.Is(err, outbox.ErrLeaseLost):
 		d.metrics.leasesLost.Inc()
 	case err != nil:
-		d.log.Error("could not finish an event; retrying when its lease ends", "event", loop.EventHash(lease.Event.ID), "error", err)
+		d.log.Error("could not finish an event; retrying when its lease ends", "event", feed.HashID(lease.Event.ID), "error", err)
 	}
 	return err == nil
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -118,6 +118,6 @@ var deferralCauses = map[string]string{
 func (d *dispatcher) logDeferral(decided decision, lease outbox.Lease) {
 	if decided.delay >= time.Minute && d.log.Allow(decided.reason, maxDeferral) {
 		d.log.Warn("events are waiting", "reason", decided.reason, "cause", deferralCauses[decided.reason],
-			"merchantID", lease.Event.MerchantID, "event", loop.EventHash(lease.Event.ID))
+			"merchantID", lease.Event.MerchantID, "event", feed.HashID(lease.Event.ID))
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
@@ -74,7 +73,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (leased, 
 	})
 	for _, id := range batch.Undecodable {
 		d.metrics.deadLettered(feed.Event{}, outbox.ReasonDecodeError)
-		d.log.Error("could not decode an event; it is now a dead letter", "event", loop.EventHash(id))
+		d.log.Error("could not decode an event; it is now a dead letter", "event", feed.HashID(id))
 	}
 	if batch.Expired > 0 {
 		d.metrics.expiredEvents(batch.Expired)

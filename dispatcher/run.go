@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -70,7 +69,6 @@ func Run(ctx context.Context, options Options) error {
 	if options.MailServer.Enabled() {
 		sender, err := receipts.New(receipts.Options{
 			Server: options.MailServer, Store: sessions, Log: d.log, Registerer: r.Registry, ShutdownTimeout: options.ShutdownTimeout,
-			Zone: func(merchantID string) *time.Location { return index.Endpoint(merchantID).TimeZone.Location() },
 		})
 		if err != nil {
 			return err

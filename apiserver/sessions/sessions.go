@@ -67,7 +67,7 @@ func (h *Handler) Create(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
-	request.MerchantName = from.Merchant.DisplayName
+	request.MerchantName, request.TimeZone = from.Merchant.DisplayName, from.Merchant.TimeZone
 	request.Currency = from.Merchant.Currency
 	request.Lifetime = time.Duration(from.Merchant.Sessions.LifetimeSeconds) * time.Second
 	request.EmitCreated = from.Merchant.EmitCreated

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -135,9 +136,9 @@ func (h *Handler) ResendDeadLetters(w http.ResponseWriter, r *web.Request) error
 	if err != nil {
 		return err
 	}
-	what := form.Event
-	if what == "" {
-		what = fmt.Sprintf("%d dead letters", len(form.Letters))
+	what := fmt.Sprintf("%d dead letters", len(form.Letters))
+	if form.Event != "" { // its id has that of a session, and more people may read Events
+		what = "dead letter " + feed.HashID(form.Event)
 	}
 	sent, err := h.resend(r.Context(), form, r.PostFormValue("resume") == "yes")
 	if sent > 0 || err != nil {

@@ -1,8 +1,6 @@
 package loop
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"sync"
 	"time"
@@ -29,12 +27,6 @@ func (log *Log) Allow(message string, interval time.Duration) bool {
 	}
 	log.last[message] = now
 	return true
-}
-
-// EventHash names an event in the log. Its id has the id of its session, which is all that a payer needs to see the session.
-func EventHash(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:8])
 }
 
 // RedisFailed logs an error of Redis, at most every ten seconds.

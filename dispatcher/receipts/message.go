@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/mail"
 	"strings"
-	"time"
 	"unicode"
 
 	gomail "github.com/wneessen/go-mail"
 	"golang.org/x/text/language"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/money"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -19,9 +19,9 @@ import (
 // amounts are in English, like the rest of the mail: nobody knows the customer's language.
 var amounts = money.NewFormatter(language.English)
 
-// newMessage writes the mail of a paid session, with times of its merchant's zone. It is the same for each try, to the byte. false: the address
+// newMessage writes the mail of a paid session. It is the same for each try, to the byte. false: the address
 // is none.
-func newMessage(from *mail.Address, paid *session.Session, zone *time.Location) (*gomail.Msg, bool) {
+func newMessage(from *mail.Address, paid *session.Session) (*gomail.Msg, bool) {
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(from)
 	if to := paid.Charge.ReceiptAddress(); to == "" || message.To(to) != nil { // its error quotes the address
@@ -31,7 +31,7 @@ func newMessage(from *mail.Address, paid *session.Session, zone *time.Location) 
 	message.SetDateWithValue(paid.EndedAt.UTC())
 	message.SetGenHeader("Auto-Submitted", "auto-generated") // no vacation notice answers it (RFC 3834)
 	message.Subject("Receipt from " + oneLine(paid.MerchantName))
-	message.SetBodyString(gomail.TypeTextPlain, newText(paid, zone))
+	message.SetBodyString(gomail.TypeTextPlain, newText(paid))
 	return message, true
 }
 
@@ -41,7 +41,7 @@ func messageID(from *mail.Address, id session.ID) string {
 	return "receipt-" + hex.EncodeToString(sum[:16]) + from.Address[strings.LastIndex(from.Address, "@"):]
 }
 
-func newText(paid *session.Session, zone *time.Location) string {
+func newText(paid *session.Session) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s\n\n", oneLine(paid.MerchantName))
 	line := func(name, value string) { fmt.Fprintf(&text, "%-11s%s\n", name+":", value) }
@@ -52,7 +52,7 @@ func newText(paid *session.Session, zone *time.Location) string {
 	if tip := paid.Charge.TipCents; tip != nil {
 		line("Tip", amounts.Format(*tip, paid.Currency))
 	}
-	line("Time", paid.EndedAt.In(zone).Format("2006-01-02 15:04 MST"))
+	line("Time", paid.EndedAt.In(v1alpha1.TimeZone(paid.TimeZone).Location()).Format("2006-01-02 15:04 MST"))
 	if paid.Charge.OrderRef != "" {
 		line("Order", oneLine(paid.Charge.OrderRef))
 	}

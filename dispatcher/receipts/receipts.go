@@ -35,10 +35,8 @@ const (
 
 // Options configure a Sender. All are required.
 type Options struct {
-	Server ServerOptions
-	Store  *store.Store
-	// Zone returns the time zone of a merchant.
-	Zone       func(merchantID string) *time.Location
+	Server     ServerOptions
+	Store      *store.Store
 	Log        *loop.Log
 	Registerer prometheus.Registerer
 	// ShutdownTimeout is how long the tries in progress may take when Run ends.
@@ -49,7 +47,6 @@ type Options struct {
 type Sender struct {
 	server          *server
 	store           *store.Store
-	zone            func(merchantID string) *time.Location
 	log             *loop.Log
 	metrics         *metrics
 	shutdownTimeout time.Duration
@@ -68,7 +65,7 @@ func New(o Options) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{
-		server: server, store: o.Store, zone: o.Zone, log: o.Log, metrics: newMetrics(o.Registerer), shutdownTimeout: o.ShutdownTimeout,
+		server: server, store: o.Store, log: o.Log, metrics: newMetrics(o.Registerer), shutdownTimeout: o.ShutdownTimeout,
 		pollInterval: pollInterval,
 		free:         make(chan struct{}, workers), freed: loop.NewSignal(),
 	}
@@ -157,7 +154,7 @@ func (s *Sender) work(ctx context.Context, leased store.LeasedReceipt) {
 		s.log.RedisFailed(err) // it is due again when the lease ends
 		return
 	}
-	message, ok := newMessage(s.server.from, &receipt.Session, s.zone(receipt.Session.MerchantID))
+	message, ok := newMessage(s.server.from, &receipt.Session)
 	if !ok {
 		s.end(ctx, leased, deadline, outcomeDropped)
 		return

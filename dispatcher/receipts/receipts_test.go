@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,7 +66,7 @@ func must(t *testing.T, err error) {
 func (f *fixture) paid(t *testing.T, change ...func(*store.NewSession)) session.ID {
 	t.Helper()
 	request := storetest.NewSession()
-	request.Charge.CustomerEmail = customer
+	request.Charge.CustomerEmail, request.TimeZone = customer, "Etc/GMT-1"
 	for _, c := range change {
 		c(&request)
 	}
@@ -82,7 +83,7 @@ func (f *fixture) sender(t *testing.T, options ServerOptions) *Sender {
 	t.Helper()
 	options.From = from
 	s, err := New(Options{
-		Server: options, Store: f.Store, Zone: func(string) *time.Location { return time.FixedZone("CET", 3600) }, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
+		Server: options, Store: f.Store, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
 		Registerer: prometheus.NewRegistry(), ShutdownTimeout: patience,
 	})
 	must(t, err)
@@ -194,10 +195,13 @@ func TestSender_Sends(t *testing.T) {
 			run(t, s)
 			await.Until(t, patience, "the receipt is sent", func() bool { return s.outcomes(t, outcomeSent) == 1 })
 			message := mails.Messages()[0]
+			if message.UTF8 {
+				t.Error("the server is asked for SMTPUTF8, so the next one may refuse the mail")
+			}
 			if !message.Encrypted || message.To != customer || message.From != `"Example Pay" <receipts@pay.example>` || message.Subject != "Receipt from Acme Coffee" {
 				t.Errorf("the mail is %+v", message)
 			}
-			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + id.Reference() + "\n", " CET\n"} {
+			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + id.Reference() + "\n", " +01\n"} {
 				if !strings.Contains(message.Text, line) {
 					t.Errorf("the mail lacks %q:\n%s", line, message.Text)
 				}
@@ -482,6 +486,18 @@ func TestNewMessage_Injection(t *testing.T) {
 	}
 }
 
+// An address that is not ASCII needs a server that takes it, and says so.
+func TestNewMessage_UnicodeAddress(t *testing.T) {
+	f := newFixture(t)
+	mails := startMail(t, mailtest.Options{})
+	f.paid(t, func(n *store.NewSession) { n.Charge.CustomerEmail = "jürgen@example.org" })
+	run(t, f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()}))
+	await.Until(t, patience, "it is sent", func() bool { return len(mails.Messages()) == 1 })
+	if message := mails.Messages()[0]; !message.UTF8 || !slices.Equal(message.Recipients, []string{"jürgen@example.org"}) {
+		t.Errorf("SMTPUTF8 %t, to %q", message.UTF8, message.Recipients)
+	}
+}
+
 // What is no address gets no mail, although no API stores it.
 func TestNewMessage_HostileAddress(t *testing.T) {
 	f := newFixture(t)
@@ -556,7 +572,7 @@ func TestSender_RedisCluster(t *testing.T) {
 	const receipts = 20
 	for range receipts {
 		asks, request := storetest.Merchant(), storetest.NewSession()
-		request.Charge.CustomerEmail = customer
+		request.Charge.CustomerEmail, request.TimeZone = customer, "Etc/GMT-1"
 		_, created, err := s.CreateSession(t.Context(), asks, request)
 		must(t, err)
 		_, err = s.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: request.Charge.AmountCents})

@@ -15,6 +15,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"unicode"
 
 	gomail "github.com/wneessen/go-mail"
 )
@@ -97,6 +98,8 @@ func newServer(o ServerOptions) (*server, error) {
 	return s, nil
 }
 
+func isNotASCII(r rune) bool { return r > unicode.MaxASCII }
+
 func isLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
@@ -147,7 +150,7 @@ func (s *server) send(ctx context.Context, message *gomail.Msg) attempt {
 			return attempt{result: resultTemporary, code: answer.Code}
 		}
 	}
-	client, err := s.client(ctx)
+	client, err := s.client(ctx, message)
 	if err != nil {
 		return connection(ctx, err)
 	}
@@ -201,7 +204,7 @@ func aboutMail(code int, text string) bool {
 }
 
 // client is of one try. Its connection ends with ctx.
-func (s *server) client(ctx context.Context) (*gomail.Client, error) {
+func (s *server) client(ctx context.Context, message *gomail.Msg) (*gomail.Client, error) {
 	policy := gomail.TLSMandatory
 	if s.implicit || s.plain {
 		policy = gomail.TLSOpportunistic // with TLS from the beginning, no server offers it once more
@@ -221,6 +224,10 @@ func (s *server) client(ctx context.Context) (*gomail.Client, error) {
 			err = secured.HandshakeContext(dialing)
 			return secured, err
 		}),
+	}
+	if recipients, _ := message.GetRecipients(); !strings.ContainsFunc(s.from.Address+strings.Join(recipients, ""), isNotASCII) {
+		// The library asks every server that offers it, which must then refuse to hand the mail to one that does not (RFC 6531, 3.1).
+		options = append(options, gomail.WithoutSMTPUTF8())
 	}
 	if s.username != "" {
 		options = append(options, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover), gomail.WithUsername(s.username), gomail.WithPassword(s.password))

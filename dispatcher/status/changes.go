@@ -121,7 +121,7 @@ func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) er
 		return nil
 	}
 	if recorded {
-		r.log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "event", loop.EventHash(event.ID))
+		r.log.Info("queued the test of a webhook", "merchant", endpoint.Merchant.String(), "event", feed.HashID(event.ID))
 	}
 	if endpoint.UID == "" {
 		return nil

@@ -154,6 +154,10 @@ func ListedEventID(sessionID string, mark Mark) string {
 	return "evt_" + strings.TrimPrefix(sessionID, "ps_") + "_" + string(mark)
 }
 
+// HashID names an event where others than its merchant read: in logs and in Events of Kubernetes. Its id has the id of its session, which is all
+// that a payer needs to see the session.
+func HashID(eventID string) string { return digest(eventID) }
+
 // digest returns 16 hex digits of the text's SHA-256: others choose payment references and triggers, ids are ours.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))

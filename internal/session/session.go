@@ -33,8 +33,10 @@ type Session struct {
 	KeyID  string
 	Status Status
 	// Currency is the ISO 4217 code of the charge's amounts.
-	Currency  string
-	Charge    Charge
+	Currency string
+	Charge   Charge
+	// TimeZone is the IANA name of its merchant's zone when the session was created. It is known while Charge.CustomerEmail is, for the receipt.
+	TimeZone  string
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	// EndedAt is when the status became final; zero while the session is pending.

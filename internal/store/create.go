@@ -20,6 +20,8 @@ type NewSession struct {
 	// Currency is the ISO 4217 code of the charge's amounts; empty: session.DefaultCurrency.
 	Currency string
 	Charge   session.Charge
+	// TimeZone is the IANA name of the zone of its receipt.
+	TimeZone string
 	// Lifetime is from creation to expiry, to the millisecond.
 	Lifetime time.Duration
 	// Idempotency is the caller's Idempotency-Key; zero: none.
@@ -107,6 +109,9 @@ func (s *Store) writeCreate(call *merchantCall, admission *Admission, request *N
 	email := ""
 	if s.receipts && !admission.TestMode { // nothing else needs it
 		email = request.Charge.CustomerEmail
+	}
+	if email != "" {
+		email = session.EscapeTab(email) + "\t" + request.TimeZone
 	}
 	if once || ordered || settles || request.EmitCreated || email != "" {
 		call.Flag("emit_created", request.EmitCreated)

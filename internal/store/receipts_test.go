@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -56,6 +58,46 @@ func TestCreateSession_Address(t *testing.T) {
 			id := mustCreate(t, s, with(merchant(), test.change), with(newSession(), withAddress)).Session.ID
 			if got := holdsAddress(t, c, id); got != test.want {
 				t.Errorf("the address is stored: %t", got)
+			}
+		})
+	}
+}
+
+// A session that has ended unpaid never owes a receipt, also if its payment comes late.
+func TestSession_AddressEndsUnpaid(t *testing.T) {
+	s, c := openReceipts(t)
+	asks := merchant()
+	for name, end := range map[string]func(id session.ID){
+		"failed":    func(id session.ID) { must(t, second(s.Settle(t.Context(), id, failed("a")))) },
+		"cancelled": func(id session.ID) { must(t, third(s.Cancel(t.Context(), asks, id))) },
+		"expired, swept": func(id session.ID) {
+			await.Until(t, time.Minute, "it is swept", func() bool {
+				swept, err := s.Sweep(t.Context(), id.Bucket(), 10)
+				must(t, err)
+				return swept.Expired > 0
+			})
+		},
+		"expired, paid late": func(id session.ID) {
+			await.Until(t, time.Minute, "it is late", func() bool {
+				settled, err := s.Settle(t.Context(), id, of(7, paid("other"))) // refused, whatever the status
+				must(t, err)
+				return settled.Session.Status == session.Expired
+			})
+			must(t, second(s.Settle(t.Context(), id, paid("a"))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lifetime := time.Hour
+			if strings.HasPrefix(name, "expired") {
+				lifetime = time.Millisecond
+			}
+			id := mustCreate(t, s, asks, with(with(newSession(), withAddress), func(n *store.NewSession) { n.Lifetime = lifetime })).Session.ID
+			if lifetime == time.Hour && !holdsAddress(t, c, id) {
+				t.Fatal("the pending session has no address")
+			}
+			end(id)
+			if holdsAddress(t, c, id) {
+				t.Error("the address is still stored")
 			}
 		})
 	}

@@ -17,7 +17,8 @@ var sessionFields = redis.Fields{
 	{Name: "EXPIRES_AT", Field: "x"}, // ms
 	{Name: "ENDED_AT", Field: "e"},   // ms, if it has ended
 	{Name: "RECORD", Field: "f"},     // see session.Record
-	{Name: "EMAIL", Field: "u"},      // the customer's address, if given, until the receipt was sent
+	// The customer's address, if given, and behind a tab the time zone of the receipt: until it was sent, or the session has ended unpaid.
+	{Name: "EMAIL", Field: "u"},
 	// Of the payment that settled the session, if given: the payment, the reason of its failure, and when it was paid in ms.
 	{Name: "PAYMENT_REF", Field: "r"},
 	{Name: "REASON", Field: "y"},
@@ -88,7 +89,8 @@ func parseSession(id session.ID, fields *redis.Reply) (session.Session, error) {
 		EndedAt:   fields.OptionalMillis(),
 	}
 	record, ok := session.ParseRecord(fields.Text())
-	read.Charge.CustomerEmail = fields.OptionalText()
+	address, zone, _ := strings.Cut(fields.OptionalText(), "\t")
+	read.Charge.CustomerEmail, read.TimeZone = session.UnescapeTab(address), zone
 	if payment := fields.OptionalText(); payment != "" {
 		var scoped bool
 		read.PaymentRail, read.PaymentRef, scoped = session.ParseScoped(payment)

@@ -71,6 +71,7 @@ var (
 	storedCharge = with(newSession(), func(n *store.NewSession) {
 		n.EmitCreated = true
 		n.Charge = session.Charge{AmountCents: 1250, OrderRef: "table 7 <b>&\"crème\"", TaxCents: new(int64(110)), TipCents: new(int64(0)), CustomerEmail: "ada@example.com"}
+		n.TimeZone = "Europe/Berlin"
 	})
 	storedRefund  = session.Refund{Rail: storedRail, Ref: "refund-1", PaymentRef: "paid", AmountCents: 500}
 	storedLate    = session.Payment{Rail: storedRail, Ref: "late", Outcome: session.Completed, AmountCents: 900, Currency: "GBP", PaidAt: time.UnixMilli(1_700_000_000_123)}

@@ -55,6 +55,8 @@ type Message struct {
 	Recipients []string `json:"-"`
 	// Encrypted: it came by TLS.
 	Encrypted bool `json:"-"`
+	// UTF8: its sender asked for SMTPUTF8.
+	UTF8 bool `json:"-"`
 }
 
 // Server is a mail server that runs.
@@ -133,21 +135,22 @@ type session struct {
 	server     *Server
 	conn       *smtp.Conn
 	from       string
+	utf8       bool
 	recipients []string
 }
 
 // Reset drops the mail that was started.
-func (c *session) Reset() { c.from, c.recipients = "", nil }
+func (c *session) Reset() { c.from, c.utf8, c.recipients = "", false, nil }
 
 // Logout does nothing.
 func (*session) Logout() error { return nil }
 
 // Mail begins a mail.
-func (c *session) Mail(from string, _ *smtp.MailOptions) error {
+func (c *session) Mail(from string, options *smtp.MailOptions) error {
 	c.server.mu.Lock()
 	c.server.tries++
 	c.server.mu.Unlock()
-	c.from = from
+	c.from, c.utf8 = from, options.UTF8
 	if check := c.server.options.Sender; check != nil {
 		return check(from)
 	}
@@ -172,7 +175,7 @@ func (c *session) Data(r io.Reader) error {
 		return &smtp.SMTPError{Code: 554, Message: "malformed mail"}
 	}
 	_, message.Encrypted = c.conn.TLSConnectionState()
-	message.Recipients, message.ReceivedAt = slices.Clone(c.recipients), time.Now()
+	message.Recipients, message.ReceivedAt, message.UTF8 = slices.Clone(c.recipients), time.Now(), c.utf8
 	if check := c.server.options.Content; check != nil {
 		if err := check(message); err != nil {
 			return err

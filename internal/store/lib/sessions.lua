@@ -51,6 +51,9 @@ local function open_sessions(queue_key, due_key, history)
     change[field.STATUS] = status
     change[field.ENDED_AT] = change[field.ENDED_AT] or format('%d', now_ms)
     sessions.change(key, event_key, feed_key, 'session.' .. string.lower(status), change, change)
+    if status ~= 'COMPLETED' then -- no later payment completes the session, so nobody is owed a receipt
+      call('HDEL', key, field.EMAIL)
+    end
     return change[field.ENDED_AT]
   end
 
