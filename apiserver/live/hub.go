@@ -227,7 +227,7 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 	defer h.mu.Unlock()
 	w.reading = false
 	now, reason := time.Now(), w.reason
-	if errors.Is(err, redis.ErrUnavailable) && ctx.Err() == nil {
+	if redis.ServesNobody(err) && ctx.Err() == nil {
 		h.hold(ctx, w.id.Bucket(), now)
 	} else {
 		h.release(ctx, w.id.Bucket())
@@ -237,6 +237,8 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 	case errors.Is(err, store.ErrNotFound):
 		w.gone = true
 		w.notify()
+	case errors.Is(err, redis.ErrFull): // it has expired, and that cannot be written; the other sessions can be read
+		h.schedule(w, now.Add(jitter.Add(retryTime, jitter.Fraction())), reason)
 	case errors.Is(err, redis.ErrUnavailable):
 		h.schedule(w, now, reason)
 	case err != nil:

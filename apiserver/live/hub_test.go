@@ -278,6 +278,34 @@ func TestHub_ExpiredAndVanished(t *testing.T) {
 	}
 }
 
+// Redis is full: a session that has expired cannot be written, so its read fails. Others are read all the same.
+func TestHub_FullRedis(t *testing.T) {
+	server := redistest.Start(t)
+	s := storetest.New(t, server.URL())
+	asks := storetest.MerchantIn(7)
+	overdue := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
+	var tries atomic.Int64
+	hub := start(t, s, func(o *live.Options) {
+		o.Read = func(ctx context.Context, id session.ID) (store.PublicSession, error) {
+			if id == overdue {
+				tries.Add(1)
+				return store.PublicSession{}, fmt.Errorf("%w: %w", redis.ErrUnavailable, redis.ErrFull)
+			}
+			return s.WatchedSession(ctx, id)
+		}
+	})
+	watch(t, hub, overdue)
+	await.Until(t, storetest.Timeout, "the overdue session is read", func() bool { return tries.Load() > 0 })
+	brief := storetest.NewSession()
+	brief.Lifetime = 50 * time.Millisecond
+	w := watch(t, hub, storetest.MustCreate(t, s, asks, brief).Session.ID)
+	w.Seen(store.PublicSession{Status: session.Pending, ExpiresIn: brief.Lifetime})
+	wantEnded(t, w, session.Expired)
+	if n := tries.Load(); n != 1 {
+		t.Errorf("the other session is read behind try %d of the overdue one", n)
+	}
+}
+
 // Many watch, in all buckets of a cluster, and each is notified of its own session.
 func TestHub_Cluster(t *testing.T) {
 	servers := storetest.StartCluster(t)

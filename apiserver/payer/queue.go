@@ -95,7 +95,7 @@ func (q *serverQueue) enter(ctx context.Context) error {
 // leave ends a turn, with the error of its read. A client that left says nothing about Redis.
 func (q *serverQueue) leave(err error) {
 	<-q.places
-	if !errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.Canceled) {
+	if !redis.ServesNobody(err) || errors.Is(err, context.Canceled) {
 		return
 	}
 	q.all.mu.Lock()

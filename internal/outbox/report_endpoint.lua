@@ -1,6 +1,6 @@
 local endpoint_key, watched_key, account_dead_key = unpack(KEYS)
 local merchant, healthy, since, reported, last_reason, last_at, changed, reason, pending, dead = unpack(ARGV)
--- uses: clock, endpoint, budget
+-- uses: clock, endpoint, budget, full
 
 -- Remembers what was reported of an endpoint, and watches it while events were reported as pending. Stops watching one that is
 -- healthy and has nothing left to report.
@@ -9,6 +9,7 @@ local merchant, healthy, since, reported, last_reason, last_at, changed, reason,
 -- reason and the time of the one before it, 'yes' if it is of a change, its reason, and its numbers of events and dead letters.
 -- Returns {'OK'}.
 
+write_when_full('HDEL', endpoint_key) -- what is wrong with a webhook is shown while its events fill Redis
 local endpoint = read_endpoint(endpoint_key)
 if reported == 'yes' then
   if (endpoint[at.REPORTED] or '') ~= last_reason or (endpoint[at.REPORTED_AT] or '') ~= last_at then

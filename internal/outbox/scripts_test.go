@@ -291,11 +291,11 @@ func fullEndpoints(add addFullCase) {
 		t.Helper()
 		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: ""}))
 	}))
-	add("report an endpoint", false, failing(func(t *testing.T, s fixture, state outbox.EndpointState) error {
+	add("report an endpoint", true, failing(func(t *testing.T, s fixture, state outbox.EndpointState) error {
 		t.Helper()
 		return s.RecordEndpointReport(t.Context(), state, "Disabled", false)
 	}))
-	add("report a healthy endpoint", false, func(t *testing.T, s fixture) func() error {
+	add("report a healthy endpoint", true, func(t *testing.T, s fixture) func() error {
 		t.Helper()
 		s.deliver(t, "a target")
 		state := s.state(t)

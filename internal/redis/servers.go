@@ -29,8 +29,8 @@ func (c *Client) ByServer(ctx context.Context, buckets []session.Bucket) [][]ses
 	return groups
 }
 
-// ForEach calls do with each bucket: one after the other with those of one server, at the same time with those of several. Once a server is
-// ErrUnavailable its other buckets are left out: so what is for a server that is there never waits for one that is gone. It returns all errors.
+// ForEach calls do with each bucket: one after the other with those of one server, at the same time with those of several. Once a server
+// serves nobody its other buckets are left out: so what is for a server that is there never waits for one that is gone. It returns all errors.
 func (c *Client) ForEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error {
 	groups := c.ByServer(ctx, buckets)
 	errs := make([][]error, len(groups))
@@ -42,7 +42,7 @@ func (c *Client) ForEach(ctx context.Context, buckets []session.Bucket, do func(
 				if err != nil {
 					errs[i] = append(errs[i], err)
 				}
-				if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+				if ServesNobody(err) || ctx.Err() != nil {
 					return
 				}
 			}

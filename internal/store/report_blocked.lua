@@ -1,6 +1,6 @@
 local merchants_key, reported_key, endpoint_key = unpack(KEYS)
 local merchant, before, blocks = unpack(ARGV)
--- uses: clock, budget
+-- uses: clock, budget, full
 
 -- Remembers what was reported of a merchant's blocked addresses.
 -- merchants_key has the bucket's merchants with blocked addresses, by when something was reported, in ms; 0: nothing is.
@@ -12,6 +12,7 @@ local reported_at = call('ZSCORE', merchants_key, merchant)
 if not reported_at then
   return {'OK'}
 end
+write_when_full('ZREM', merchants_key) -- else the same is reported again and again while Redis is full
 if (call('GET', reported_key) or '') ~= blocks then
   charge_report(endpoint_key)
 end

@@ -467,8 +467,8 @@ func fullBlocked() []storetest.FullCase {
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
 			return func() error { return third(s.Blocked(t.Context(), session.MerchantBucket(asks.MerchantID))) }
 		}},
-		{Name: "report blocked addresses", Arrange: reported("a block")},
-		{Name: "report that none is left", Arrange: reported("")},
+		{Name: "report blocked addresses", Drains: true, Arrange: reported("a block")},
+		{Name: "report that none is left", Drains: true, Arrange: reported("")},
 		{Name: "forget blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
 			t.Helper()
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
