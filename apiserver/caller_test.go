@@ -23,6 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -423,17 +424,17 @@ func TestBlockedAddresses_ReplicasAdd(t *testing.T) {
 			t.Errorf("%s and %s", unknown.raw, refused.raw)
 		}
 	}
-	kept := storetest.Open(t, sharedRedis.URL())
+	kept := blocked.New(storetest.Client(t, sharedRedis.URL()))
 	for _, merchant := range []published.MerchantRecord{enforced, reporting} {
 		eventually(t, "both replicas have written what they counted for "+merchant.Name, func() bool {
-			all, _, err := kept.Blocked(t.Context(), session.MerchantBucket(merchant.MerchantID))
+			all, _, err := kept.List(t.Context(), session.MerchantBucket(merchant.MerchantID))
 			if err != nil {
 				t.Fatal(err)
 			}
 			counts := map[string]int64{}
-			for _, blocked := range all {
-				for _, block := range blocked.Blocks {
-					if blocked.MerchantID == merchant.MerchantID {
+			for _, addresses := range all {
+				for _, block := range addresses.Blocks {
+					if addresses.MerchantID == merchant.MerchantID {
 						counts[block.Block] = block.Requests
 					}
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -356,7 +357,7 @@ func TestKeyAllowlist(t *testing.T) {
 			}
 		})
 	}
-	kept := storetest.Open(t, sharedRedis.URL())
+	kept := blocked.New(storetest.Client(t, sharedRedis.URL()))
 	for _, test := range []struct {
 		merchant published.MerchantRecord
 		key      string // whose list has blocked the address; empty: the merchant's
@@ -366,13 +367,13 @@ func TestKeyAllowlist(t *testing.T) {
 			block = allowlist.KeyBlock(netip.MustParseAddr(out), id)
 		}
 		eventually(t, "blocked addresses of "+merchant.Name+" are counted", func() bool {
-			all, _, err := kept.Blocked(t.Context(), session.MerchantBucket(merchant.MerchantID))
+			all, _, err := kept.List(t.Context(), session.MerchantBucket(merchant.MerchantID))
 			if err != nil {
 				t.Error(err)
 			}
-			for _, blocked := range all {
-				for _, counted := range blocked.Blocks {
-					if blocked.MerchantID == merchant.MerchantID && counted.Block == block {
+			for _, addresses := range all {
+				for _, counted := range addresses.Blocks {
+					if addresses.MerchantID == merchant.MerchantID && counted.Block == block {
 						return true
 					}
 				}

@@ -28,6 +28,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
 // Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain delay, and finishes the
@@ -93,7 +94,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	})
 	reasons := caller.NewReasons(registry)
 	r.gate = caller.NewGate(caller.GateOptions{
-		Directory: r.directory, Store: state, Clients: r.clients, Reasons: reasons, Now: options.Now,
+		Directory: r.directory, Store: state, Blocked: blocked.New(process.Redis), Clients: r.clients, Reasons: reasons, Now: options.Now,
 		Log: log, Registerer: registry, LogRefusedKeys: options.LogRefusedKeys,
 	})
 	r.accounts = &caller.Accounts{

@@ -20,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
 // Run dispatches until ctx ends, then drains: it leases nothing more, finishes the attempts in progress and releases the
@@ -62,7 +63,7 @@ func Run(ctx context.Context, options Options) error {
 		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 	}, r.Redis, sessions, index, rotations, identity)
 	reporter := status.New(status.Options{
-		Outbox: d.outbox, Store: sessions, Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged,
+		Outbox: d.outbox, Store: sessions, Blocked: blocked.New(r.Redis), Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,
 	})
 	mails := func(context.Context) {}

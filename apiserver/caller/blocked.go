@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
 const (
@@ -38,8 +39,8 @@ type blockedAddresses struct {
 	requests map[string]map[string]int64 // by merchant id and block, since they were last written
 }
 
-func newBlockedAddresses(sessions *store.Store, log *slog.Logger, registerer prometheus.Registerer) *blockedAddresses {
-	b := &blockedAddresses{add: sessions.AddBlocked, forEach: sessions.ForEach, log: log, requests: map[string]map[string]int64{}}
+func newBlockedAddresses(addresses *blocked.Store, sessions *store.Store, log *slog.Logger, registerer prometheus.Registerer) *blockedAddresses {
+	b := &blockedAddresses{add: addresses.Add, forEach: sessions.ForEach, log: log, requests: map[string]map[string]int64{}}
 	b.total = promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_blocked_address_requests_total",
 		Help: "Requests with a good key from an address that the allowlist of merchant or key does not allow, by the merchant's mode: enforce (response 401) or report.",
@@ -79,7 +80,7 @@ func (b *blockedAddresses) countBlock(merchantID, block string, requests int64) 
 		b.requests[merchantID] = blocks
 	}
 	if _, counted := blocks[block]; !counted && len(blocks) >= maxBlocks {
-		block = store.OtherBlocks
+		block = blocked.OtherBlocks
 	}
 	blocks[block] += requests
 }

@@ -61,7 +61,7 @@ func (f *blockedFixture) forEach(ctx context.Context, buckets []session.Bucket, 
 
 func newBlockedFixture() (*blockedAddresses, *blockedFixture) {
 	f := &blockedFixture{written: map[string]map[string]int64{}}
-	b := newBlockedAddresses(nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	b := newBlockedAddresses(nil, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	b.add, b.forEach = f.add, f.forEach
 	return b, f
 }

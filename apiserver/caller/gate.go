@@ -20,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
 // ErrStale is the error of every request with a key while this replica may have missed a revocation.
@@ -29,6 +30,7 @@ var ErrStale = errors.New("the watch of the Kubernetes API is older than the lif
 type GateOptions struct {
 	Directory  *directory.Directory
 	Store      *store.Store
+	Blocked    *blocked.Store
 	Clients    clientaddr.Resolver
 	Reasons    *Reasons
 	Now        func() time.Time
@@ -54,7 +56,7 @@ type Gate struct {
 func NewGate(o GateOptions) *Gate {
 	g := &Gate{
 		directory: o.Directory, store: o.Store, clients: o.Clients, reasons: o.Reasons, now: o.Now,
-		wrongKeys: newWrongKeys(o.Store, o.Now), blocked: newBlockedAddresses(o.Store, o.Log, o.Registerer),
+		wrongKeys: newWrongKeys(o.Store, o.Now), blocked: newBlockedAddresses(o.Blocked, o.Store, o.Log, o.Registerer),
 	}
 	if o.LogRefusedKeys {
 		g.refusedKeys = newRefusedKeyLog(o.Log, o.Now)

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
 const (
@@ -27,12 +27,12 @@ const (
 func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingReports, budget *reportBudget) error {
 	buckets := slices.DeleteFunc(beginningAt(r.nextBlocked, pending), func(work outbox.PendingReports) bool { return !work.Blocked })
 	for _, work := range buckets[:min(len(buckets), blockedBuckets)] {
-		found, now, err := r.store.Blocked(ctx, work.Bucket)
+		found, now, err := r.blocked.List(ctx, work.Bucket)
 		if err != nil {
 			return err
 		}
-		for _, blocked := range found {
-			if err := r.reportChangedBlocks(ctx, blocked, now, budget); err != nil {
+		for _, addresses := range found {
+			if err := r.reportChangedBlocks(ctx, addresses, now, budget); err != nil {
 				return err
 			}
 		}
@@ -44,35 +44,35 @@ func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingRe
 }
 
 // reportChangedBlocks reports a merchant's blocked addresses if their blocks are not those that were reported last. The error is of Redis.
-func (r *Reporter) reportChangedBlocks(ctx context.Context, blocked store.Blocked, now time.Time, budget *reportBudget) error {
-	endpoint := r.index.Endpoint(blocked.MerchantID)
+func (r *Reporter) reportChangedBlocks(ctx context.Context, addresses blocked.Addresses, now time.Time, budget *reportBudget) error {
+	endpoint := r.index.Endpoint(addresses.MerchantID)
 	switch {
 	case endpoint.State == endpoints.Withdrawn:
-		return r.store.ForgetBlocked(ctx, blocked.MerchantID)
+		return r.blocked.Forget(ctx, addresses.MerchantID)
 	case endpoint.State != endpoints.Published || endpoint.UID == "":
 		return nil // perhaps not published yet
 	}
-	status := allowlistStatus(r.index.Allowlist(blocked.MerchantID), blocked)
-	if isReported(status, blocked) || budget.left == 0 || !blocked.MayReportChange(now) || !r.retries.due(blocked.MerchantID) {
+	status := allowlistStatus(r.index.Allowlist(addresses.MerchantID), addresses)
+	if isReported(status, addresses) || budget.left == 0 || !addresses.MayReportChange(now) || !r.retries.due(addresses.MerchantID) {
 		return nil
 	}
-	return r.writeBlocked(ctx, endpoint, blocked, status, budget)
+	return r.writeBlocked(ctx, endpoint, addresses, status, budget)
 }
 
 // refreshBlocked reports times and counts of one bucket again that have changed, the oldest report first.
 func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, budget *reportBudget) error {
-	found, now, err := r.store.Blocked(ctx, bucket)
+	found, now, err := r.blocked.List(ctx, bucket)
 	if err != nil {
 		return err
 	}
-	for _, blocked := range found {
-		endpoint := r.index.Endpoint(blocked.MerchantID)
-		status := allowlistStatus(r.index.Allowlist(blocked.MerchantID), blocked)
-		if budget.left == 0 || endpoint.UID == "" || status == nil || !isReported(status, blocked) || // changed blocks are for reportBlocked
-			now.Sub(blocked.ReportedAt) < refreshAge || !seenSince(blocked.ReportedAt, blocked) || !r.retries.due(blocked.MerchantID) {
+	for _, addresses := range found {
+		endpoint := r.index.Endpoint(addresses.MerchantID)
+		status := allowlistStatus(r.index.Allowlist(addresses.MerchantID), addresses)
+		if budget.left == 0 || endpoint.UID == "" || status == nil || !isReported(status, addresses) || // changed blocks are for reportBlocked
+			now.Sub(addresses.ReportedAt) < refreshAge || !seenSince(addresses.ReportedAt, addresses) || !r.retries.due(addresses.MerchantID) {
 			continue
 		}
-		if err := r.writeBlocked(ctx, endpoint, blocked, status, budget); err != nil {
+		if err := r.writeBlocked(ctx, endpoint, addresses, status, budget); err != nil {
 			return err
 		}
 	}
@@ -81,13 +81,13 @@ func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, bu
 
 // writeBlocked writes the status of a Merchant, and remembers that. The error is of Redis.
 func (r *Reporter) writeBlocked(
-	ctx context.Context, endpoint endpoints.Endpoint, blocked store.Blocked, status *v1alpha1.AllowlistStatus, budget *reportBudget,
+	ctx context.Context, endpoint endpoints.Endpoint, addresses blocked.Addresses, status *v1alpha1.AllowlistStatus, budget *reportBudget,
 ) error {
 	budget.spend(false)
 	if !r.updateAllowlist(ctx, endpoint, status) {
 		return nil
 	}
-	return r.store.RecordBlockedReport(ctx, blocked, blockNames(status))
+	return r.blocked.RecordReport(ctx, addresses, blockNames(status))
 }
 
 // updateAllowlist reports whether that needs no repetition.
@@ -102,9 +102,9 @@ func (r *Reporter) updateAllowlist(ctx context.Context, endpoint endpoints.Endpo
 
 // allowlistStatus is pure: it returns what the status says of blocked addresses; nil: nothing. A block that the list was changed for is left
 // out, until the changed list blocks an address of it.
-func allowlistStatus(list allowlist.List, blocked store.Blocked) *v1alpha1.AllowlistStatus {
+func allowlistStatus(list allowlist.List, addresses blocked.Addresses) *v1alpha1.AllowlistStatus {
 	status := &v1alpha1.AllowlistStatus{}
-	for _, found := range blocked.Blocks {
+	for _, found := range addresses.Blocks {
 		block, ok := list.ParseBlock(found.Block)
 		var keyID string
 		if !ok {
@@ -115,7 +115,7 @@ func allowlistStatus(list allowlist.List, blocked store.Blocked) *v1alpha1.Allow
 			status.Refused = append(status.Refused, v1alpha1.RefusedBlock{
 				Block: block.String(), KeyID: keyID, Requests: found.Requests, LastSeen: metav1.NewTime(found.LastSeen.Truncate(time.Second)),
 			})
-		case ok, found.Block == store.OtherBlocks:
+		case ok, found.Block == blocked.OtherBlocks:
 			status.OtherRequests += found.Requests
 		}
 	}
@@ -126,14 +126,14 @@ func allowlistStatus(list allowlist.List, blocked store.Blocked) *v1alpha1.Allow
 }
 
 // isReported reports whether the blocks of the status are those that were reported last.
-func isReported(status *v1alpha1.AllowlistStatus, blocked store.Blocked) bool {
-	nothing := blocked.ReportedAt.IsZero()
-	return blockNames(status) == blocked.Reported && nothing == (blocked.Reported == "")
+func isReported(status *v1alpha1.AllowlistStatus, addresses blocked.Addresses) bool {
+	nothing := addresses.ReportedAt.IsZero()
+	return blockNames(status) == addresses.Reported && nothing == (addresses.Reported == "")
 }
 
 // seenSince reports whether there was a request from a blocked address after this time.
-func seenSince(since time.Time, blocked store.Blocked) bool {
-	return slices.ContainsFunc(blocked.Blocks, func(block store.BlockedBlock) bool { return block.LastSeen.After(since) })
+func seenSince(since time.Time, addresses blocked.Addresses) bool {
+	return slices.ContainsFunc(addresses.Blocks, func(block blocked.Block) bool { return block.LastSeen.After(since) })
 }
 
 // blockNames names the blocks of a status in a fixed order; empty: none.

@@ -17,7 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -44,7 +44,7 @@ func (f testFixture) block(t *testing.T, merchantID string, blocks ...string) {
 	for _, block := range blocks {
 		requests[f.Index.Allowlist(merchantID).Block(netip.MustParsePrefix(block).Addr())]++
 	}
-	dispatchertest.Must(t, f.Store.AddBlocked(t.Context(), merchantID, requests))
+	dispatchertest.Must(t, f.Blocked.Add(t.Context(), merchantID, requests))
 }
 
 // round lets the reporter look at all buckets.
@@ -110,10 +110,10 @@ func TestReportBlocked_ListOfAKey(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.8")
 	f.block(t, acme, "198.51.100.0/24")
 	r.round(t)
-	dispatchertest.Must(t, f.Store.AddBlocked(t.Context(), acme, map[string]int64{allowlist.KeyBlock(address, "abcdefgh2345"): 3}))
+	dispatchertest.Must(t, f.Blocked.Add(t.Context(), acme, map[string]int64{allowlist.KeyBlock(address, "abcdefgh2345"): 3}))
 	r.round(t)
 	f.wantBlocks(t, "a key's list", 2, "198.51.100.0/24 203.0.113.0/24 abcdefgh2345")
-	dispatchertest.Must(t, f.Store.AddBlocked(t.Context(), acme, map[string]int64{allowlist.KeyBlock(address, "abcdefgh7777"): 1}))
+	dispatchertest.Must(t, f.Blocked.Add(t.Context(), acme, map[string]int64{allowlist.KeyBlock(address, "abcdefgh7777"): 1}))
 	r.round(t)
 	f.wantBlocks(t, "another key's list", 3, "198.51.100.0/24 203.0.113.0/24 abcdefgh2345 203.0.113.0/24 abcdefgh7777")
 	f.Index.Allow(acme, list("0.0.0.0/0"))
@@ -137,11 +137,11 @@ func TestReportBlocked_DeletedMerchant(t *testing.T) {
 	f.reports.SetFail(ErrMerchantGone) // its tombstone comes soon
 	r.round(t)
 	r.round(t)
-	found, _, err := f.Store.Blocked(t.Context(), 1)
+	found, _, err := f.Blocked.List(t.Context(), 1)
 	dispatchertest.Must(t, err)
 	kept := map[string]string{}
-	for _, blocked := range found {
-		kept[blocked.MerchantID] = blocked.Reported
+	for _, addresses := range found {
+		kept[addresses.MerchantID] = addresses.Reported
 	}
 	if diff := cmp.Diff(map[string]string{unknown: "", gone.MerchantID: "198.51.100.0/24"}, kept); diff != "" {
 		t.Errorf("kept, with what was reported (-want +got):\n%s", diff)
@@ -194,24 +194,24 @@ func TestReportBlocked_RetryAndRefresh(t *testing.T) {
 
 // The status has the blocks with the most requests. All others are one number.
 func TestAllowlistStatus_Most(t *testing.T) {
-	var blocked store.Blocked
-	for i := range store.MaxBlocks {
-		blocked.Blocks = append(blocked.Blocks, store.BlockedBlock{Block: fmt.Sprintf("10.0.%d.0/24", i), Requests: int64(100 - i)})
+	var addresses blocked.Addresses
+	for i := range blocked.MaxBlocks {
+		addresses.Blocks = append(addresses.Blocks, blocked.Block{Block: fmt.Sprintf("10.0.%d.0/24", i), Requests: int64(100 - i)})
 	}
-	allowed := store.BlockedBlock{Block: "203.0.113.0/24", Requests: 1000}
-	blocked.Blocks = append([]store.BlockedBlock{allowed}, append(blocked.Blocks, store.BlockedBlock{Block: store.OtherBlocks, Requests: 7})...)
-	status := allowlistStatus(list("203.0.113.7/32"), blocked)
+	allowed := blocked.Block{Block: "203.0.113.0/24", Requests: 1000}
+	addresses.Blocks = append([]blocked.Block{allowed}, append(addresses.Blocks, blocked.Block{Block: blocked.OtherBlocks, Requests: 7})...)
+	status := allowlistStatus(list("203.0.113.7/32"), addresses)
 	if n := len(status.Refused); n != maxShownBlocks || status.Refused[0].Block != "10.0.0.0/24" || status.Refused[n-1].Requests != 85 {
 		t.Errorf("%+v", status.Refused)
 	}
 	var sum int64
-	for i := maxShownBlocks; i < store.MaxBlocks; i++ {
+	for i := maxShownBlocks; i < blocked.MaxBlocks; i++ {
 		sum += int64(100 - i)
 	}
 	if status.OtherRequests != sum+7 {
 		t.Errorf("%d other requests, want %d", status.OtherRequests, sum+7)
 	}
-	if status := allowlistStatus(nil, blocked); status != nil {
+	if status := allowlistStatus(nil, addresses); status != nil {
 		t.Errorf("without a list: %+v", status)
 	}
 }

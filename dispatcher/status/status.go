@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
 // Index knows what is published of merchants and keys.
@@ -47,10 +48,11 @@ type Writer interface {
 
 // Options of a Reporter; all without a default are required.
 type Options struct {
-	Outbox *outbox.Outbox
-	Store  *store.Store
-	Index  Index
-	Writer Writer
+	Outbox  *outbox.Outbox
+	Store   *store.Store
+	Blocked *blocked.Store
+	Index   Index
+	Writer  Writer
 	// Refusal returns what each attempt at a URL would find, if none is possible.
 	Refusal func(url string) (delivery.Result, bool)
 	// Changes are those that Index has seen.
@@ -72,6 +74,7 @@ type Options struct {
 type Reporter struct {
 	outbox              *outbox.Outbox
 	store               *store.Store
+	blocked             *blocked.Store
 	index               Index
 	writer              Writer
 	refusal             func(url string) (delivery.Result, bool)
@@ -94,7 +97,7 @@ type Reporter struct {
 // New returns a Reporter that does not run yet.
 func New(o Options) *Reporter {
 	return &Reporter{
-		outbox: o.Outbox, store: o.Store, index: o.Index, writer: o.Writer, refusal: o.Refusal, changes: o.Changes, healthChanged: o.HealthChanged,
+		outbox: o.Outbox, store: o.Store, blocked: o.Blocked, index: o.Index, writer: o.Writer, refusal: o.Refusal, changes: o.Changes, healthChanged: o.HealthChanged,
 		healthInterval:      cmp.Or(o.HealthInterval, 4*time.Second),
 		publishUsesInterval: o.PublishUsesInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
 	}

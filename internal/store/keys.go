@@ -26,12 +26,6 @@ const (
 	receiptsKey = "receipts"
 	// owedKey lists the payments that are to be refunded, "<session id> <payment>", by when they were reported, in milliseconds; see owed.go.
 	owedKey = "owed"
-
-	// merchantBlockedKey + merchant id holds the merchant's blocked addresses, as blocks by their requests. With seenSuffix it holds them
-	// by their last request, in milliseconds, and with reportedSuffix those that were reported last.
-	merchantBlockedKey = "blocked:"
-	seenSuffix         = ":seen"
-	reportedSuffix     = ":reported"
 )
 
 // EndedChannel is the channel of a bucket on which scripts say what happened, as '<session id, or -> <account>'; see outbox/lib/queue.lua.

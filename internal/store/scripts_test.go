@@ -29,7 +29,6 @@ func TestScripts_FullRedis(t *testing.T) {
 	cases = append(cases, fullReceipts()...)
 	cases = append(cases, fullSweeps(client(t, server))...)
 	cases = append(cases, fullOverrides()...)
-	cases = append(cases, fullBlocked()...)
 	storetest.CheckFull(t, server, cases)
 }
 
@@ -443,36 +442,6 @@ func fullOverrides() []storetest.FullCase {
 			return func() error {
 				return second(s.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, time.Time{}))
 			}
-		}},
-	}
-}
-
-func fullBlocked() []storetest.FullCase {
-	reported := func(blocks string) func(t *testing.T, s *services, asks store.Admission) func() error {
-		return func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
-			all, _, err := s.Blocked(t.Context(), session.MerchantBucket(asks.MerchantID))
-			must(t, err)
-			return func() error { return s.RecordBlockedReport(t.Context(), all[0], blocks) }
-		}
-	}
-	return []storetest.FullCase{
-		{Name: "add blocked addresses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			return func() error { return s.AddBlocked(t.Context(), asks.MerchantID, map[string]int64{block(1): 1}) }
-		}},
-		{Name: "list blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
-			return func() error { return third(s.Blocked(t.Context(), session.MerchantBucket(asks.MerchantID))) }
-		}},
-		{Name: "report blocked addresses", Drains: true, Arrange: reported("a block")},
-		{Name: "report that none is left", Drains: true, Arrange: reported("")},
-		{Name: "forget blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
-			return func() error { return s.ForgetBlocked(t.Context(), asks.MerchantID) }
 		}},
 	}
 }

@@ -143,25 +143,22 @@ func script(operation string) *redis.Script {
 
 var constants = outbox.Constants.With(redis.Constants{
 	"const": {
-		"BLOCKED_REPORTED_MS": redis.LuaInt(blockedReported.Milliseconds()),
-		"BLOCKED_SHOWN_MS":    redis.LuaInt(BlockedShown.Milliseconds()),
-		"CORRUPT_RETRY_MS":    redis.LuaInt(corruptRetry.Milliseconds()),
-		"DEFAULT_CURRENCY":    redis.LuaText(session.DefaultCurrency),
-		"EVENT_FIELDS":        redis.LuaTexts(feed.SessionFields[:]...),
-		"EVENT_VERSION":       redis.LuaText(decimal(feed.Version)),
-		"MAX_BLOCKS":          redis.LuaInt(MaxBlocks),
-		"MAX_CHUNKS":          redis.LuaInt(maxChunks),
-		"MAX_DIGEST_USES":     redis.LuaInt(published.MaxDigestUses),
-		"MAX_FAILURES":        redis.LuaInt(maxFailures),
-		"MAX_ORDER_SESSIONS":  redis.LuaInt(MaxOrderSessions),
-		"MERCHANT_FIELDS":     merchantFields.List(),
-		"PUBLIC_FIELDS":       publicFields.List(),
-		"RANDOM_LENGTH":       redis.LuaInt(session.RandomLength),
-		"RECORD_AMOUNT":       recordPattern(session.RecordAmount, "%d+"),
-		"RECORD_CURRENCY":     recordPattern(session.RecordCurrency, "%u*"),
-		"SCANNED_AT_ONCE":     redis.LuaInt(scannedAtOnce),
-		"SESSION_FIELDS":      sessionFields.List(),
-		"USE_RETENTION_MS":    redis.LuaInt(useRetention.Milliseconds()),
+		"CORRUPT_RETRY_MS":   redis.LuaInt(corruptRetry.Milliseconds()),
+		"DEFAULT_CURRENCY":   redis.LuaText(session.DefaultCurrency),
+		"EVENT_FIELDS":       redis.LuaTexts(feed.SessionFields[:]...),
+		"EVENT_VERSION":      redis.LuaText(decimal(feed.Version)),
+		"MAX_CHUNKS":         redis.LuaInt(maxChunks),
+		"MAX_DIGEST_USES":    redis.LuaInt(published.MaxDigestUses),
+		"MAX_FAILURES":       redis.LuaInt(maxFailures),
+		"MAX_ORDER_SESSIONS": redis.LuaInt(MaxOrderSessions),
+		"MERCHANT_FIELDS":    merchantFields.List(),
+		"PUBLIC_FIELDS":      publicFields.List(),
+		"RANDOM_LENGTH":      redis.LuaInt(session.RandomLength),
+		"RECORD_AMOUNT":      recordPattern(session.RecordAmount, "%d+"),
+		"RECORD_CURRENCY":    recordPattern(session.RecordCurrency, "%u*"),
+		"SCANNED_AT_ONCE":    redis.LuaInt(scannedAtOnce),
+		"SESSION_FIELDS":     sessionFields.List(),
+		"USE_RETENTION_MS":   redis.LuaInt(useRetention.Milliseconds()),
 	},
 	"at":    sessionFields.Places(),
 	"field": sessionFields.Names(),
@@ -174,7 +171,6 @@ var constants = outbox.Constants.With(redis.Constants{
 var parts = redis.Parts{
 	"clock":            redis.Clock,
 	"full":             outbox.Parts["full"],
-	"budget":           outbox.Parts["budget"],
 	"admission":        redis.Part(files, "lib/admission"),
 	"surcharge":        redis.Part(files, "lib/surcharge"),
 	"sessions":         redis.Lazy("open_sessions", outbox.Parts["queue"], outbox.Parts["feed"], redis.Part(files, "lib/sessions")),
@@ -223,8 +219,4 @@ var (
 	listOverdueScript   = script("list_overdue")
 	sweepQueueScript    = script("sweep_queue")
 	sweepSessionScript  = script("sweep_session")
-	addBlockedScript    = script("add_blocked")
-	listBlockedScript   = script("list_blocked")
-	reportBlockedScript = script("report_blocked")
-	forgetBlockedScript = script("forget_blocked")
 )

@@ -25,6 +25,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -68,8 +69,8 @@ func TestCheck_HiddenEvictionPolicy(t *testing.T) {
 	}
 	assertRecovers(t, s)
 	id := merchant().MerchantID
-	for i := range store.MaxBlocks + 1 {
-		addBlocked(t, s, id, map[string]int64{block(i): 1})
+	for i := range blocked.MaxBlocks + 1 {
+		must(t, s.Blocked.Add(t.Context(), id, map[string]int64{fmt.Sprintf("10.0.%d.0/24", i): 1}))
 	}
 	asks := merchant()
 	must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
@@ -93,11 +94,12 @@ func TestOperations_EmbeddedServer(t *testing.T) {
 	asks := merchant()
 	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	created := mustCreate(t, s, asks, request)
-	for i := range store.MaxBlocks + 2 {
-		addBlocked(t, s, asks.MerchantID, map[string]int64{block(i): 1})
+	for i := range blocked.MaxBlocks + 2 {
+		must(t, s.Blocked.Add(t.Context(), asks.MerchantID, map[string]int64{fmt.Sprintf("10.0.%d.0/24", i): 1}))
 	}
-	if blocks, sum := blockedRequests(t, s, asks.MerchantID); len(blocks) < store.MaxBlocks || sum != store.MaxBlocks+2 {
-		t.Errorf("%d blocks are kept, of %d requests", len(blocks), sum)
+	all, _, err := s.Blocked.List(t.Context(), session.MerchantBucket(asks.MerchantID))
+	if err != nil || len(all) != 1 || len(all[0].Blocks) < blocked.MaxBlocks {
+		t.Errorf("blocked are %+v, %v", all, err)
 	}
 	again := mustCreate(t, s, asks, request)
 	if !again.Replayed || again.Mismatch || again.Session.ID != created.Session.ID {
@@ -305,7 +307,6 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	must(t, err)
 	must(t, second(s.LastUses(ctx, session.MerchantBucket(key.MerchantID), []string{key.KeyID}, time.Time{})))
 
-	everyBlockedBranch(t, s, asks.MerchantID)
 	for range 2 {
 		must(t, second(s.Settle(ctx, create(all).ID, paid("a"))))
 	}

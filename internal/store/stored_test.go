@@ -110,7 +110,7 @@ func writeState(t *testing.T, server *redistest.Server) state {
 	bucket := session.MerchantBucket(storedMerchant.MerchantID)
 	must(t, second(s.Admit(t.Context(), storedMerchant)))
 	must(t, second(s.LastUses(t.Context(), bucket, []string{storedMerchant.KeyID}, time.Time{})))
-	must(t, s.AddBlocked(t.Context(), storedMerchant.MerchantID, map[string]int64{"192.0.2.0/24": 7}))
+	must(t, s.Blocked.Add(t.Context(), storedMerchant.MerchantID, map[string]int64{"192.0.2.0/24": 7}))
 
 	rotation := feed.KeyRotation{KeyID: storedMerchant.KeyID, Prefix: "mk_live_abcd", Generation: 3, Cause: "API"}
 	must(t, second(s.RecordRotation(t.Context(), feed.NewKeyRotated(storedMerchant.MerchantID, "Acme Coffee", rotation, rotatedAt), rotatedAt, feed.History{})))

@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
 // Timeout is one that no busy machine exceeds.
@@ -45,13 +46,15 @@ type Services struct {
 	*store.Store
 	*outbox.Outbox
 	*redis.Client
+
+	Blocked *blocked.Store
 }
 
 // New opens Services with Timeout, unless the test sets another one.
 func New(t testing.TB, url string, change ...func(*redis.Options)) *Services {
 	t.Helper()
 	client := Client(t, url, change...)
-	return &Services{Store(t, client), outbox.New(client), client}
+	return &Services{Store(t, client), outbox.New(client), client, blocked.New(client)}
 }
 
 // Store returns a store with the default options.

@@ -1,4 +1,4 @@
-package store_test
+package blocked_test
 
 import (
 	"fmt"
@@ -11,26 +11,51 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
+
+// shared is the redis-server of every test that does not harm its server.
+var shared *redistest.Server
+
+func TestMain(m *testing.M) { redistest.Main(m, func(s *redistest.Server) { shared = s }) }
+
+type services = storetest.Services
+
+var (
+	open        = storetest.New
+	client      = storetest.Inspect
+	merchant    = storetest.Merchant
+	newID       = storetest.ID
+	merchantTag = storetest.Tag
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // block is the i-th of many blocks.
 func block(i int) string { return fmt.Sprintf("10.%d.%d.0/24", i/256, i%256) }
 
 func addBlocked(t *testing.T, s *services, merchantID string, requests map[string]int64) {
 	t.Helper()
-	must(t, s.AddBlocked(t.Context(), merchantID, requests))
+	must(t, s.Blocked.Add(t.Context(), merchantID, requests))
 }
 
-func findBlocked(t *testing.T, s *services, merchantID string) (store.Blocked, bool) {
+func findBlocked(t *testing.T, s *services, merchantID string) (blocked.Addresses, bool) {
 	t.Helper()
-	found, _, err := s.Blocked(t.Context(), session.MerchantBucket(merchantID))
+	found, _, err := s.Blocked.List(t.Context(), session.MerchantBucket(merchantID))
 	must(t, err)
-	for _, blocked := range found {
-		if blocked.MerchantID == merchantID {
-			return blocked, true
+	for _, addresses := range found {
+		if addresses.MerchantID == merchantID {
+			return addresses, true
 		}
 	}
-	return store.Blocked{}, false
+	return blocked.Addresses{}, false
 }
 
 // blockedRequests are those of the merchant's blocks, and how many these are together.
@@ -45,52 +70,52 @@ func blockedRequests(t *testing.T, s *services, merchantID string) (blocks map[s
 	return blocks, sum
 }
 
-func TestAddBlocked_AllReplicas(t *testing.T) {
+func TestAdd_AllReplicas(t *testing.T) {
 	one, other, id := open(t, shared.URL()), open(t, shared.URL()), merchant().MerchantID
 	before := client(t, shared).Time(t.Context()).Val().Truncate(time.Millisecond)
 	addBlocked(t, one, id, map[string]int64{block(1): 2, block(2): 1})
-	addBlocked(t, other, id, map[string]int64{block(2): 5, block(3): 1, store.OtherBlocks: 4})
+	addBlocked(t, other, id, map[string]int64{block(2): 5, block(3): 1, blocked.OtherBlocks: 4})
 	found, there := findBlocked(t, one, id)
 	if !there || len(found.Blocks) != 4 || found.Blocks[0].Block != block(2) || found.Blocks[0].LastSeen.Before(before) || !found.ReportedAt.IsZero() {
 		t.Fatalf("found %+v, started at %s", found, before)
 	}
 	blocks, _ := blockedRequests(t, one, id)
-	if want := map[string]int64{block(1): 2, block(2): 6, block(3): 1, store.OtherBlocks: 4}; !maps.Equal(blocks, want) {
+	if want := map[string]int64{block(1): 2, block(2): 6, block(3): 1, blocked.OtherBlocks: 4}; !maps.Equal(blocks, want) {
 		t.Errorf("%v, want %v", blocks, want)
 	}
 	for _, suffix := range []string{"", ":seen"} {
-		if ttl := client(t, shared).PTTL(t.Context(), merchantTag(id)+"blocked:"+id+suffix).Val(); ttl <= 0 || ttl > store.BlockedShown {
+		if ttl := client(t, shared).PTTL(t.Context(), merchantTag(id)+"blocked:"+id+suffix).Val(); ttl <= 0 || ttl > blocked.Shown {
 			t.Errorf("%q ends in %s", suffix, ttl)
 		}
 	}
 }
 
 // The others may have fewer requests than each block that is kept.
-func TestAddBlocked_FewOthers(t *testing.T) {
+func TestAdd_FewOthers(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
 	var total int64
 	for i := range 400 {
 		addBlocked(t, s, id, map[string]int64{fmt.Sprintf("2001:db8:%x::/48 0123456789abcdef", i): int64(1 + i)})
 		total += int64(1 + i)
 	}
-	if blocks, sum := blockedRequests(t, s, id); len(blocks) > store.MaxBlocks+1 || sum != total {
+	if blocks, sum := blockedRequests(t, s, id); len(blocks) > blocked.MaxBlocks+1 || sum != total {
 		t.Errorf("%d blocks are kept, %d requests are counted, want %d", len(blocks), sum, total)
 	}
 }
 
 // Requests with a good key from thousands of networks do not hide one that is used again and again, takes little of Redis, and no
 // request is counted twice or not at all.
-func TestAddBlocked_ManyBlocks(t *testing.T) {
+func TestAdd_ManyBlocks(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
 	var total int64
 	flood := func(first, rounds int) {
 		for i := range rounds {
-			requests := map[string]int64{store.OtherBlocks: 7}
-			for j := range store.MaxBlocks {
-				requests[fmt.Sprintf("2001:db8:%x::/48 0123456789abcdef", first+i*store.MaxBlocks+j)] = 1
+			requests := map[string]int64{blocked.OtherBlocks: 7}
+			for j := range blocked.MaxBlocks {
+				requests[fmt.Sprintf("2001:db8:%x::/48 0123456789abcdef", first+i*blocked.MaxBlocks+j)] = 1
 			}
 			addBlocked(t, s, id, requests)
-			total += 7 + store.MaxBlocks
+			total += 7 + blocked.MaxBlocks
 		}
 	}
 	flood(0, 20)
@@ -101,7 +126,7 @@ func TestAddBlocked_ManyBlocks(t *testing.T) {
 	}
 	flood(1000, 20)
 	blocks, sum := blockedRequests(t, s, id)
-	if len(blocks) > store.MaxBlocks+1 || blocks[till] != 40 {
+	if len(blocks) > blocked.MaxBlocks+1 || blocks[till] != 40 {
 		t.Errorf("%d blocks are kept, %v", len(blocks), blocks)
 	}
 	if sum != total {
@@ -116,12 +141,12 @@ func TestAddBlocked_ManyBlocks(t *testing.T) {
 	}
 }
 
-func TestAddBlocked_EndAfterADay(t *testing.T) {
+func TestAdd_EndAfterADay(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
 	c := client(t, shared)
-	addBlocked(t, s, id, map[string]int64{block(1): 2, block(2): 1, block(3): 9, store.OtherBlocks: 3})
-	old := c.Time(t.Context()).Val().Add(-store.BlockedShown - time.Second)
-	for _, ended := range []string{block(1), block(3), store.OtherBlocks} {
+	addBlocked(t, s, id, map[string]int64{block(1): 2, block(2): 1, block(3): 9, blocked.OtherBlocks: 3})
+	old := c.Time(t.Context()).Val().Add(-blocked.Shown - time.Second)
+	for _, ended := range []string{block(1), block(3), blocked.OtherBlocks} {
 		must(t, c.ZAdd(t.Context(), merchantTag(id)+"blocked:"+id+":seen", goredis.Z{Score: float64(old.UnixMilli()), Member: ended}).Err())
 	}
 	addBlocked(t, s, id, map[string]int64{block(2): 1, block(3): 1})
@@ -130,17 +155,17 @@ func TestAddBlocked_EndAfterADay(t *testing.T) {
 	}
 }
 
-func TestBlockedReported(t *testing.T) {
+func TestRecordReport(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
 	addBlocked(t, s, id, map[string]int64{block(1): 2})
 	before, _ := findBlocked(t, s, id)
-	must(t, s.RecordBlockedReport(t.Context(), before, block(1)))
+	must(t, s.Blocked.RecordReport(t.Context(), before, block(1)))
 	addBlocked(t, s, id, map[string]int64{block(1): 1})
 	found, _ := findBlocked(t, s, id)
 	if found.Reported != block(1) || found.ReportedAt.IsZero() {
 		t.Errorf("reported: %+v", found)
 	}
-	must(t, s.RecordBlockedReport(t.Context(), before, block(2))) // another dispatcher, at the same time
+	must(t, s.Blocked.RecordReport(t.Context(), before, block(2))) // another dispatcher, at the same time
 	if found, _ = findBlocked(t, s, id); found.Reported != "" || found.ReportedAt.IsZero() {
 		t.Errorf("it is taken for certain that %+v was reported last", found)
 	}
@@ -148,17 +173,17 @@ func TestBlockedReported(t *testing.T) {
 	if found, there := findBlocked(t, s, id); !there {
 		t.Errorf("forgotten while the status has it: %+v", found)
 	}
-	must(t, s.RecordBlockedReport(t.Context(), found, ""))
+	must(t, s.Blocked.RecordReport(t.Context(), found, ""))
 	if found, there := findBlocked(t, s, id); there {
 		t.Errorf("still there: %+v", found)
 	}
-	must(t, s.RecordBlockedReport(t.Context(), found, block(1))) // of what is gone
+	must(t, s.Blocked.RecordReport(t.Context(), found, block(1))) // of what is gone
 	if found, there := findBlocked(t, s, id); there {
 		t.Errorf("a report made %+v", found)
 	}
 	addBlocked(t, s, id, map[string]int64{block(1): 1})
-	must(t, s.ForgetBlocked(t.Context(), id))
-	if keys := merchantKeys(t, store.Admission{MerchantID: id}, "blocked:"+id+"*"); len(keys) != 0 {
+	must(t, s.Blocked.Forget(t.Context(), id))
+	if keys := client(t, shared).Keys(t.Context(), merchantTag(id)+"blocked:"+id+"*").Val(); len(keys) != 0 {
 		t.Errorf("left of a merchant that is gone: %v", keys)
 	}
 	if _, there := findBlocked(t, s, id); there {
@@ -167,7 +192,7 @@ func TestBlockedReported(t *testing.T) {
 }
 
 // More merchants than are read at once.
-func TestBlocked_Pages(t *testing.T) {
+func TestList_Pages(t *testing.T) {
 	s := open(t, shared.URL())
 	first := merchant().MerchantID
 	bucket := session.MerchantBucket(first)
@@ -178,10 +203,10 @@ func TestBlocked_Pages(t *testing.T) {
 			addBlocked(t, s, id, map[string]int64{block(1): 1})
 		}
 	}
-	found, _, err := s.Blocked(t.Context(), bucket)
+	found, _, err := s.Blocked.List(t.Context(), bucket)
 	must(t, err)
-	for _, blocked := range found {
-		delete(ids, blocked.MerchantID)
+	for _, addresses := range found {
+		delete(ids, addresses.MerchantID)
 	}
 	if len(ids) != 0 {
 		t.Errorf("%d merchants are missing", len(ids))
@@ -189,7 +214,7 @@ func TestBlocked_Pages(t *testing.T) {
 }
 
 // The status of a Merchant has one budget, whatever changes.
-func TestRecordBlockedReport_SharesABudgetWithHealth(t *testing.T) {
+func TestRecordReport_SharesABudgetWithHealth(t *testing.T) {
 	s, id := open(t, shared.URL()), merchant().MerchantID
 	addBlocked(t, s, id, map[string]int64{block(1): 1})
 	for i := range outbox.ReportBurst {
@@ -199,7 +224,7 @@ func TestRecordBlockedReport_SharesABudgetWithHealth(t *testing.T) {
 			t.Fatalf("report %d is not allowed", i+1)
 		}
 		if i%2 == 0 {
-			must(t, s.RecordBlockedReport(t.Context(), found, block(i)))
+			must(t, s.Blocked.RecordReport(t.Context(), found, block(i)))
 			continue
 		}
 		states, err := s.Endpoints(t.Context(), session.MerchantBucket(id), id)
@@ -213,26 +238,65 @@ func TestRecordBlockedReport_SharesABudgetWithHealth(t *testing.T) {
 	if found.MayReportChange(now) || states.States[0].MayReportChange(now) || !found.MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("the budget is not used up by both, or not for a minute")
 	}
-	must(t, s.RecordBlockedReport(t.Context(), found, found.Reported)) // no change
+	must(t, s.Blocked.RecordReport(t.Context(), found, found.Reported)) // no change
 	if found, _ = findBlocked(t, s, id); !found.MayReportChange(now.Add(outbox.ReportInterval)) {
 		t.Error("a report without a change costs")
 	}
 }
 
-// everyBlockedBranch makes each script of blocked addresses write all that it ever does.
-func everyBlockedBranch(t *testing.T, s *services, merchantID string) {
+func TestScripts_DeclareTheirKeys(t *testing.T) {
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	storetest.CheckDeclared(t, server, func() { everyBranch(t, s, merchant().MerchantID) })
+}
+
+func TestScripts_FullRedis(t *testing.T) {
+	reported := func(blocks string) func(*testing.T, *services, store.Admission) func() error {
+		return func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
+			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
+			all, _, err := s.Blocked.List(t.Context(), session.MerchantBucket(asks.MerchantID))
+			must(t, err)
+			return func() error { return s.Blocked.RecordReport(t.Context(), all[0], blocks) }
+		}
+	}
+	storetest.CheckFull(t, redistest.Start(t), []storetest.FullCase{
+		{Name: "add blocked addresses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
+			return func() error { return s.Blocked.Add(t.Context(), asks.MerchantID, map[string]int64{block(1): 1}) }
+		}},
+		{Name: "list blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
+			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
+			return func() error {
+				_, _, err := s.Blocked.List(t.Context(), session.MerchantBucket(asks.MerchantID))
+				return err
+			}
+		}},
+		{Name: "report blocked addresses", Drains: true, Arrange: reported("a block")},
+		{Name: "report that none is left", Drains: true, Arrange: reported("")},
+		{Name: "forget blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			t.Helper()
+			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
+			return func() error { return s.Blocked.Forget(t.Context(), asks.MerchantID) }
+		}},
+	})
+}
+
+// everyBranch makes each script of blocked addresses write all that it ever does.
+func everyBranch(t *testing.T, s *services, merchantID string) {
 	t.Helper()
-	for i := range store.MaxBlocks + 2 {
+	for i := range blocked.MaxBlocks + 2 {
 		addBlocked(t, s, merchantID, map[string]int64{block(i): 1})
 	}
 	found, _ := findBlocked(t, s, merchantID)
 	for _, blocks := range []string{"some", "others", ""} {
-		must(t, s.RecordBlockedReport(t.Context(), found, blocks))
+		must(t, s.Blocked.RecordReport(t.Context(), found, blocks))
 		found, _ = findBlocked(t, s, merchantID)
 	}
-	must(t, s.RecordBlockedReport(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
-	must(t, s.RecordBlockedReport(t.Context(), store.Blocked{MerchantID: merchantID}, "unknown"))
-	must(t, s.ForgetBlocked(t.Context(), merchantID))
-	must(t, s.AddBlocked(t.Context(), merchantID, nil))
+	must(t, s.Blocked.RecordReport(t.Context(), blocked.Addresses{MerchantID: merchantID}, "unknown"))
+	must(t, s.Blocked.RecordReport(t.Context(), blocked.Addresses{MerchantID: merchantID}, "unknown"))
+	must(t, s.Blocked.Forget(t.Context(), merchantID))
+	must(t, s.Blocked.Add(t.Context(), merchantID, nil))
 	_, _ = findBlocked(t, s, merchantID)
 }
