@@ -53,7 +53,7 @@ func (r *Reporter) reportChangedBlocks(ctx context.Context, addresses blocked.Ad
 		return nil // perhaps not published yet
 	}
 	status := allowlistStatus(r.index.Allowlist(addresses.MerchantID), addresses)
-	if isReported(status, addresses) || budget.left == 0 || !addresses.MayReportChange(now) || !r.retries.due(addresses.MerchantID) {
+	if isReported(status, addresses) || budget.left == 0 || !addresses.MayReportChange(now) || !r.retries.due(endpoint, r.now()) {
 		return nil
 	}
 	return r.writeBlocked(ctx, endpoint, addresses, status, budget)
@@ -69,7 +69,7 @@ func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, bu
 		endpoint := r.index.Endpoint(addresses.MerchantID)
 		status := allowlistStatus(r.index.Allowlist(addresses.MerchantID), addresses)
 		if budget.left == 0 || endpoint.UID == "" || status == nil || !isReported(status, addresses) || // changed blocks are for reportBlocked
-			now.Sub(addresses.ReportedAt) < refreshAge || !seenSince(addresses.ReportedAt, addresses) || !r.retries.due(addresses.MerchantID) {
+			now.Sub(addresses.ReportedAt) < refreshAge || !seenSince(addresses.ReportedAt, addresses) || !r.retries.due(endpoint, r.now()) {
 			continue
 		}
 		if err := r.writeBlocked(ctx, endpoint, addresses, status, budget); err != nil {
@@ -92,8 +92,7 @@ func (r *Reporter) writeBlocked(
 
 // updateAllowlist reports whether that needs no repetition.
 func (r *Reporter) updateAllowlist(ctx context.Context, endpoint endpoints.Endpoint, status *v1alpha1.AllowlistStatus) bool {
-	err := r.writer.ReportAllowlist(ctx, endpoint, status)
-	done := r.retries.note(ctx, endpoint.MerchantID, err)
+	done, err := r.write(ctx, endpoint, func() error { return r.writer.ReportAllowlist(ctx, endpoint, status) })
 	if !done && ctx.Err() == nil {
 		r.log.Error("could not update status.allowlist; retrying", "merchant", endpoint.Merchant.String(), "error", err)
 	}

@@ -55,7 +55,7 @@ func (c *Changes) take() []string {
 func (r *Reporter) handleChanges(ctx context.Context) (more bool, err error) {
 	var failures []error
 	for _, merchantID := range r.changes.take() {
-		if !r.retries.due(merchantID) {
+		if !r.retries.due(r.index.Endpoint(merchantID), r.now()) {
 			r.changes.keep(merchantID)
 			continue
 		}
@@ -83,8 +83,14 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 		return err
 	}
 	for _, state := range found.States {
-		if _, err := r.reportChange(ctx, state, found.Now, &reportBudget{left: 1}); err != nil {
+		change, due, err := r.findChange(ctx, state, found.Now)
+		if err != nil {
 			return err
+		}
+		if due && !change.countsOnly() && r.retries.due(change.endpoint, r.now()) {
+			if err := r.report(ctx, change, &reportBudget{left: 1}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -126,7 +132,7 @@ func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) er
 	if endpoint.UID == "" {
 		return nil
 	}
-	if err := r.writer.ReportTest(ctx, endpoint); !r.retries.note(ctx, endpoint.MerchantID, err) {
+	if done, err := r.write(ctx, endpoint, func() error { return r.writer.ReportTest(ctx, endpoint) }); !done {
 		return err
 	}
 	return nil

@@ -32,8 +32,12 @@ const (
 	allowlistFieldOwner = fieldOwner + "-allowlist"
 )
 
-// reportTimeout bounds one report.
-const reportTimeout = 10 * time.Second
+const (
+	// reportTimeout bounds one report into a tenant's namespace, whose admission webhooks may be slow; see retries.
+	reportTimeout = 5 * time.Second
+	// publishTimeout bounds a read and a write of published last uses.
+	publishTimeout = 10 * time.Second
+)
 
 // KubeWriter writes the status of Merchants and creates events, and publishes last uses of keys.
 type KubeWriter struct {
@@ -198,7 +202,7 @@ func (r *KubeWriter) event(endpoint endpoints.Endpoint, report Report) *eventsv1
 
 // LastUses returns what is published of a shard; none if the operator has not created it yet, or nobody of this version can read it.
 func (r *KubeWriter) LastUses(ctx context.Context, shard int) (published.LastUses, error) {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	_, uses, err := r.lastUses(ctx, shard)
 	if errors.Is(err, published.ErrNewerVersion) {
@@ -227,7 +231,7 @@ func (r *KubeWriter) lastUses(ctx context.Context, shard int) (*corev1.ConfigMap
 // UpdateLastUses writes only over the version that next has seen. There is nothing to do without the ConfigMap, which the
 // operator creates, or if a newer operator has written it.
 func (r *KubeWriter) UpdateLastUses(ctx context.Context, shard int, next func(published.LastUses) (published.LastUses, bool)) error {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	configMap, current, err := r.lastUses(ctx, shard)
 	switch {

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,17 +28,12 @@ const (
 	refreshesPerRound = 10
 )
 
-// reportBudget is how many reports a round may still make, and how many of them where only counts changed. short: one more was due.
-type reportBudget struct {
-	left, counts int
-	short        bool
-}
+// reportBudget is how many reports a round may still make, and how many of them where only counts changed.
+type reportBudget struct{ left, counts int }
 
 // allows reports whether another report may be made; countsOnly: its reason is that of the last one.
 func (b *reportBudget) allows(countsOnly bool) bool {
-	ok := b.left > 0 && (!countsOnly || b.counts > 0)
-	b.short = b.short || !ok
-	return ok
+	return b.left > 0 && (!countsOnly || b.counts > 0)
 }
 
 // spend takes a report from the budget.
@@ -60,15 +56,16 @@ type Report struct {
 var ErrMerchantGone = errors.New("the Merchant is gone")
 
 // reportHealth reports changed health, then changed blocked addresses, and resumes endpoints with a new target. A failed report is repeated later, by
-// this dispatcher or another one: Redis stores what has been reported.
+// this dispatcher or another one: Redis stores what has been reported. Namespaces take turns, so that none takes the budget of others.
 func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 	pending, err := loop.Pending(ctx, r.outbox.PendingReports, r.log)
 	if err != nil {
 		return false, err
 	}
-	r.retries.forget()
-	budget, unhealthy := &reportBudget{left: changesPerRound, counts: countsPerRound}, map[string]int{}
-	for _, work := range beginningAt(r.nextReport, pending) {
+	r.retries.forget(r.now())
+	var changes []healthChange
+	unhealthy := map[string]int{}
+	for _, work := range pending {
 		if !work.Endpoints {
 			continue
 		}
@@ -77,20 +74,65 @@ func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 		for _, state := range found.States {
-			health, err := r.reportChange(ctx, state, found.Now, budget)
+			change, due, err := r.findChange(ctx, state, found.Now)
 			if err != nil {
 				return false, err
 			}
-			if health.Status == metav1.ConditionFalse {
-				unhealthy[health.Reason]++
+			if change.health.Status == metav1.ConditionFalse {
+				unhealthy[change.health.Reason]++
 			}
-		}
-		if !budget.short {
-			r.nextReport = work.Bucket + 1 // else it begins here the next time
+			if due {
+				changes = append(changes, change)
+			}
 		}
 	}
 	r.metrics.set(unhealthy)
+	budget := &reportBudget{left: changesPerRound, counts: countsPerRound}
+	for _, change := range inTurn(changes, r.lastReported) {
+		if !budget.allows(change.countsOnly()) || !r.retries.due(change.endpoint, r.now()) {
+			continue
+		}
+		r.lastReported = change.endpoint.Merchant.Namespace
+		if err := r.report(ctx, change, budget); err != nil {
+			return false, err
+		}
+	}
 	return false, r.reportBlocked(ctx, pending, budget)
+}
+
+// healthChange is health to report. The last report said something else, or it is due again.
+type healthChange struct {
+	endpoint endpoints.Endpoint
+	health   Health
+	state    outbox.EndpointState
+}
+
+// countsOnly reports whether the reason is that of the last report.
+func (c *healthChange) countsOnly() bool {
+	return c.health.Reason == c.state.Reported.Reason && c.endpoint.URL != ""
+}
+
+// inTurn returns one change of each namespace, then a second one of each, and so on, beginning with the namespace behind this one.
+func inTurn(changes []healthChange, behind string) []healthChange {
+	byNamespace := map[string][]healthChange{}
+	for _, change := range changes {
+		byNamespace[change.endpoint.Merchant.Namespace] = append(byNamespace[change.endpoint.Merchant.Namespace], change)
+	}
+	namespaces := slices.Sorted(maps.Keys(byNamespace))
+	first, is := slices.BinarySearch(namespaces, behind)
+	if is {
+		first++
+	}
+	namespaces = slices.Concat(namespaces[first:], namespaces[:first])
+	ordered := make([]healthChange, 0, len(changes))
+	for turn := 0; len(ordered) < len(changes); turn++ {
+		for _, namespace := range namespaces {
+			if own := byNamespace[namespace]; turn < len(own) {
+				ordered = append(ordered, own[turn])
+			}
+		}
+	}
+	return ordered
 }
 
 // beginningAt returns the buckets in turn, beginning with this one.
@@ -100,41 +142,41 @@ func beginningAt(bucket session.Bucket, pending []outbox.PendingReports) []outbo
 	return slices.Concat(pending[first:], pending[:first])
 }
 
-// reportChange reports the health of an endpoint if it is not what was reported last, or its counts fell to 0 or rose from it, and
-// returns the health. The error is of Redis.
-func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time, budget *reportBudget) (Health, error) {
+// findChange returns the health of an endpoint. due: it is to be reported, because it is not what was reported last, or its counts fell to 0 or rose
+// from it. The error is of Redis.
+func (r *Reporter) findChange(ctx context.Context, state outbox.EndpointState, now time.Time) (change healthChange, due bool, err error) {
 	age := r.index.Age() // read first: the endpoint is not older
-	endpoint := r.index.Endpoint(state.MerchantID)
+	change = healthChange{endpoint: r.index.Endpoint(state.MerchantID), state: state}
+	endpoint := change.endpoint
 	switch {
 	case state.Target == "": // there is nothing to report of it
-		return Health{}, r.outbox.UnwatchEndpoint(ctx, state)
+		return change, false, r.outbox.UnwatchEndpoint(ctx, state)
 	case endpoint.State == endpoints.Withdrawn:
-		return Health{}, r.outbox.ForgetEndpoint(ctx, state.MerchantID)
+		return change, false, r.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	case endpoint.State != endpoints.Published || endpoint.UID == "":
-		return Health{}, nil // perhaps not published yet
+		return change, false, nil // perhaps not published yet
 	case state.Outdates(endpoint.Noted(age), now):
-		return Health{}, nil // another dispatcher knows what the webhook is by now
+		return change, false, nil // another dispatcher knows what the webhook is by now
 	case age > endpoints.MaxAge && state.Target != endpoint.Target:
-		return Health{}, nil // others know what the webhook is by now, and it may be disabled there
+		return change, false, nil // others know what the webhook is by now, and it may be disabled there
 	case endpoint.URL != "" && state.Target != endpoint.Target:
 		resumed, err := r.outbox.ResumeEndpoint(ctx, state.MerchantID, endpoint.Noted(age))
 		if resumed {
 			r.healthChanged.Set()
 		}
-		return Health{}, err
+		return change, false, err
 	}
-	h := newHealth(endpoint, state, now)
-	countsOnly := h.Reason == state.Reported.Reason && endpoint.URL != ""
+	change.health = newHealth(endpoint, state, now)
 	switch {
-	case countsOnly && !state.CountsChanged():
-		if h.healthy() && state.Reported.Pending == 0 {
-			return h, r.outbox.UnwatchEndpoint(ctx, state)
+	case change.countsOnly() && !state.CountsChanged():
+		if change.health.healthy() && state.Reported.Pending == 0 {
+			return change, false, r.outbox.UnwatchEndpoint(ctx, state)
 		}
-		return h, nil
-	case countsOnly && h.Reason == "", !state.MayReportChange(now), !r.retries.due(state.MerchantID), !budget.allows(countsOnly):
-		return h, nil
+		return change, false, nil
+	case change.countsOnly() && change.health.Reason == "", !state.MayReportChange(now):
+		return change, false, nil
 	}
-	return h, r.report(ctx, endpoint, h, state, budget)
+	return change, true, nil
 }
 
 // refreshHealth reports times and counts of one bucket again that have changed, of endpoints and then of blocked addresses.
@@ -150,10 +192,10 @@ func (r *Reporter) refreshHealth(ctx context.Context) (more bool, err error) {
 	for _, state := range found.States {
 		endpoint := r.index.Endpoint(state.MerchantID)
 		h := newHealth(endpoint, state, found.Now)
-		if budget.left == 0 || h.Reason == "" || h.Reason != state.Reported.Reason || !outdated(state, found.Now) || !r.retries.due(state.MerchantID) {
+		if budget.left == 0 || h.Reason == "" || h.Reason != state.Reported.Reason || !outdated(state, found.Now) || !r.retries.due(endpoint, r.now()) {
 			continue // a changed reason is for reportHealth
 		}
-		if err := r.report(ctx, endpoint, h, state, budget); err != nil {
+		if err := r.report(ctx, healthChange{endpoint, h, state}, budget); err != nil {
 			return false, err
 		}
 	}
@@ -167,23 +209,24 @@ func outdated(state outbox.EndpointState, now time.Time) bool {
 }
 
 // report writes the health of an endpoint into its Merchant's status, and remembers that. The error is of Redis.
-func (r *Reporter) report(ctx context.Context, endpoint endpoints.Endpoint, h Health, state outbox.EndpointState, budget *reportBudget) error {
+func (r *Reporter) report(ctx context.Context, change healthChange, budget *reportBudget) error {
+	h, state := change.health, change.state
 	if h.Reason != "" || state.Reported.Reason != "" {
 		budget.spend(h.Reason == state.Reported.Reason)
-		if !r.updateStatus(ctx, endpoint, h, state) {
+		if !r.updateStatus(ctx, change) {
 			return nil
 		}
 	}
-	if endpoint.URL == "" {
+	if change.endpoint.URL == "" {
 		return r.outbox.ForgetEndpoint(ctx, state.MerchantID)
 	}
 	return r.outbox.RecordEndpointReport(ctx, state, h.Reason, h.healthy())
 }
 
-// updateStatus reports whether that needs no repetition.
-func (r *Reporter) updateStatus(ctx context.Context, endpoint endpoints.Endpoint, h Health, state outbox.EndpointState) bool {
-	err := r.writer.Report(ctx, endpoint, Report{h, state, h.eventType(state)})
-	done := r.retries.note(ctx, state.MerchantID, err)
+// updateStatus reports whether the report needs no repetition.
+func (r *Reporter) updateStatus(ctx context.Context, change healthChange) bool {
+	endpoint, h, state := change.endpoint, change.health, change.state
+	done, err := r.write(ctx, endpoint, func() error { return r.writer.Report(ctx, endpoint, Report{h, state, h.eventType(state)}) })
 	switch {
 	case errors.Is(err, ErrMerchantGone), ctx.Err() != nil:
 	case err != nil:
@@ -192,6 +235,14 @@ func (r *Reporter) updateStatus(ctx context.Context, endpoint endpoints.Endpoint
 		r.logHealth(endpoint, h, state)
 	}
 	return done
+}
+
+// write writes into the status of the Merchant of an endpoint, and notes how that ended. done: it needs no repetition.
+func (r *Reporter) write(ctx context.Context, endpoint endpoints.Endpoint, report func() error) (done bool, err error) {
+	began := r.now()
+	err = report()
+	ended := r.now()
+	return r.retries.note(ctx, endpoint, ended, ended.Sub(began), err), err
 }
 
 func (r *Reporter) logHealth(endpoint endpoints.Endpoint, h Health, state outbox.EndpointState) {

@@ -1,12 +1,17 @@
 package status
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -298,6 +303,126 @@ func TestReportHealth_FailingLeaveRoomForOthers(t *testing.T) {
 	}
 	if health, lists := len(f.reports.All()), len(f.reports.Allowlists()); health != 1 || lists != 1 {
 		t.Errorf("%d reports of health and %d of blocked addresses, want one of each", health, lists)
+	}
+}
+
+// slowWriter is a Writer in front of a webhook that answers nothing in one namespace. It has a clock of the test.
+type slowWriter struct {
+	Writer
+
+	namespace string
+	clock     time.Time
+	slow      int // writes
+}
+
+func (w *slowWriter) write(endpoint endpoints.Endpoint) error {
+	if endpoint.Merchant.Namespace != w.namespace {
+		return nil
+	}
+	w.slow++
+	w.clock = w.clock.Add(reportTimeout)
+	return context.DeadlineExceeded
+}
+
+func (w *slowWriter) Report(ctx context.Context, endpoint endpoints.Endpoint, report Report) error {
+	if err := w.write(endpoint); err != nil {
+		return err
+	}
+	return w.Writer.Report(ctx, endpoint, report)
+}
+
+func (w *slowWriter) ReportTest(ctx context.Context, endpoint endpoints.Endpoint) error {
+	if err := w.write(endpoint); err != nil {
+		return err
+	}
+	return w.Writer.ReportTest(ctx, endpoint)
+}
+
+func (w *slowWriter) ReportAllowlist(ctx context.Context, endpoint endpoints.Endpoint, refused *v1alpha1.AllowlistStatus) error {
+	if err := w.write(endpoint); err != nil {
+		return err
+	}
+	return w.Writer.ReportAllowlist(ctx, endpoint, refused)
+}
+
+// newSlowFixture has a Reporter, and many Merchants in a namespace with a webhook that answers nothing.
+func newSlowFixture(t *testing.T) (f testFixture, r *Reporter, slow *slowWriter, attackers []endpoints.Endpoint) {
+	t.Helper()
+	f = newFixture(t)
+	r = f.reporter()
+	slow = &slowWriter{Writer: r.writer, namespace: "slow", clock: time.Now()}
+	r.writer, r.now = slow, func() time.Time { return slow.clock }
+	for range 3 * changesPerRound {
+		attacker := f.EndpointAt("https://shop.example/", 7)
+		attacker.Merchant.Namespace, attacker.TestTrigger = slow.namespace, "1"
+		f.Index.Put(attacker)
+		attackers = append(attackers, attacker)
+	}
+	return f, r, slow, attackers
+}
+
+// A slow admission webhook in one namespace delays a report to another by one write, and takes a thirtieth of the time of all reports.
+func TestReportHealth_SlowNamespace(t *testing.T) {
+	f, r, slow, attackers := newSlowFixture(t)
+	for _, attacker := range attackers {
+		f.Disable(t, attacker)
+	}
+	f.Disable(t, f.EndpointAt("https://shop.example/", 7))
+	f.block(t, f.guarded(9, "203.0.113.0/24").MerchantID, "198.51.100.0/24")
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	if health, lists := len(f.reports.All()), len(f.reports.Allowlists()); health != 1 || lists != 1 {
+		t.Errorf("%d reports of health and %d of blocked addresses in the first round, want one of each", health, lists)
+	}
+	const rounds, interval = 500, 4 * time.Second
+	began := slow.clock
+	for range rounds {
+		slow.clock = slow.clock.Add(interval)
+		dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	}
+	if took := time.Duration(slow.slow) * reportTimeout; took > slow.clock.Sub(began)/restFactor+reportTimeout {
+		t.Errorf("%s of %s went into slow writes", took, slow.clock.Sub(began))
+	}
+	if slow.slow < 3 {
+		t.Errorf("%d slow writes: a namespace whose webhook has recovered is reported to in %s at the latest", slow.slow, maxRest)
+	}
+}
+
+// The same for what is done about a change.
+func TestHandleChanges_SlowNamespace(t *testing.T) {
+	f, r, slow, attackers := newSlowFixture(t)
+	for _, attacker := range attackers {
+		r.changes.Add(attacker.MerchantID)
+	}
+	victim := f.EndpointAt("https://shop.example/", 7)
+	victim.TestTrigger = "2"
+	f.Index.Put(victim)
+	r.changes.Add(victim.MerchantID)
+	_, _ = r.handleChanges(t.Context()) // the slow ones fail
+	if tests := f.reports.Triggers(); len(tests) != 1 || slow.slow > 1 {
+		t.Errorf("tests %v are reported, after %d slow writes", tests, slow.slow)
+	}
+}
+
+// One report of each namespace comes first, and a namespace that was served last comes last.
+func TestInTurn(t *testing.T) {
+	var changes []healthChange
+	for _, name := range []string{"a/1", "a/2", "a/3", "c/1", "b/1", "b/2"} {
+		namespace, merchant, _ := strings.Cut(name, "/")
+		changes = append(changes, healthChange{endpoint: endpoints.Endpoint{Merchant: types.NamespacedName{Namespace: namespace, Name: merchant}}})
+	}
+	for behind, want := range map[string]string{
+		"":   "a/1 b/1 c/1 a/2 b/2 a/3",
+		"a":  "b/1 c/1 a/1 b/2 a/2 a/3",
+		"bb": "c/1 a/1 b/1 a/2 b/2 a/3",
+		"c":  "a/1 b/1 c/1 a/2 b/2 a/3",
+	} {
+		var got []string
+		for _, change := range inTurn(changes, behind) {
+			got = append(got, change.endpoint.Merchant.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("behind %q: %v, want %s", behind, got, want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 )
 
@@ -14,57 +15,73 @@ const (
 	// firstRetry is the time to the third try of a report: the second one is made in the next round. Each further one takes twice as long, up to
 	// the interval in which a merchant may report changes anyway.
 	firstRetry, maxRetry = 4 * time.Second, outbox.ReportInterval
-	// forgetRetry is how long after its next try a merchant is forgotten whose report is not due any more.
+	// slowReport is how long a report may take at no cost to its namespace. After a slower one the namespace rests for restFactor times as long,
+	// and twice as long after each further one in a row, up to maxRest. So one namespace takes at most a thirtieth of the time of all reports.
+	slowReport = time.Second
+	restFactor = 30
+	maxRest    = 10 * time.Minute
+	// forgetRetry is how long after its next try a merchant or a namespace is forgotten.
 	forgetRetry = 10 * time.Minute
 )
 
-// retries are the merchants of which the last report could not be written. A tenant can see to that, with a Merchant that is too large for one
-// more line: then it must cost neither the API server nor the reports of others more than one that works.
+// retries say which reports must wait because reports before them failed, or were slow. A tenant can see to both, with a Merchant that is too large
+// for one more line, or with a slow admission webhook in its namespace: then it must cost neither the API server nor the reports of others more than
+// one that works.
 type retries struct {
-	mu     sync.Mutex
-	failed map[string]retry // by merchant id
+	mu         sync.Mutex
+	merchants  map[string]retry // by merchant id
+	namespaces map[string]retry
 }
 
-// retry says how many reports have failed in a row, and when to make the next.
+// retry says how many reports in a row have failed, or were slow, and when to make the next.
 type retry struct {
-	failures int
-	next     time.Time
+	reports int
+	next    time.Time
 }
 
-// due reports whether a report of the merchant may be tried.
-func (r *retries) due(merchantID string) bool {
+// due reports whether a report to the Merchant of an endpoint may be tried.
+func (r *retries) due(endpoint endpoints.Endpoint, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !time.Now().Before(r.failed[merchantID].next)
+	return !now.Before(r.merchants[endpoint.MerchantID].next) && !now.Before(r.namespaces[endpoint.Merchant.Namespace].next)
 }
 
-// note notes how a report has ended, and returns whether that needs no repetition.
-func (r *retries) note(ctx context.Context, merchantID string, err error) bool {
+// note notes how a report has ended, and how long it took, and returns whether it needs no repetition.
+func (r *retries) note(ctx context.Context, endpoint endpoints.Endpoint, now time.Time, took time.Duration, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil || errors.Is(err, ErrMerchantGone) {
-		delete(r.failed, merchantID)
+	if r.merchants == nil {
+		r.merchants, r.namespaces = map[string]retry{}, map[string]retry{}
+	}
+	done := err == nil || errors.Is(err, ErrMerchantGone)
+	if !done && ctx.Err() != nil {
+		return false // because of the shutdown
+	}
+	namespace := endpoint.Merchant.Namespace
+	if took >= slowReport {
+		last := r.namespaces[namespace].reports
+		r.namespaces[namespace] = retry{last + 1, now.Add(min(restFactor*took<<min(last, 8), maxRest))}
+	} else {
+		delete(r.namespaces, namespace)
+	}
+	if done {
+		delete(r.merchants, endpoint.MerchantID)
 		return true
 	}
-	if ctx.Err() != nil {
-		return false // that of the shutdown
-	}
-	last := r.failed[merchantID]
+	last := r.merchants[endpoint.MerchantID].reports
 	var delay time.Duration
-	if last.failures > 0 {
-		delay = min(firstRetry<<min(last.failures-1, 8), maxRetry)
+	if last > 0 {
+		delay = min(firstRetry<<min(last-1, 8), maxRetry)
 	}
-	if r.failed == nil {
-		r.failed = map[string]retry{}
-	}
-	r.failed[merchantID] = retry{last.failures + 1, time.Now().Add(delay)}
+	r.merchants[endpoint.MerchantID] = retry{last + 1, now.Add(delay)}
 	return false
 }
 
-// forget forgets merchants of which nothing was to be reported for long.
-func (r *retries) forget() {
+// forget forgets merchants and namespaces of which nothing was to be reported for long.
+func (r *retries) forget(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := time.Now().Add(-forgetRetry)
-	maps.DeleteFunc(r.failed, func(_ string, failed retry) bool { return failed.next.Before(before) })
+	for _, all := range []map[string]retry{r.merchants, r.namespaces} {
+		maps.DeleteFunc(all, func(_ string, last retry) bool { return last.next.Before(now.Add(-forgetRetry)) })
+	}
 }

@@ -87,8 +87,10 @@ type Reporter struct {
 	metrics             *metrics
 	now                 func() time.Time
 
-	// nextReport, nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
-	nextReport, nextBlocked, nextRefresh session.Bucket
+	// lastReported is the namespace of the last report of health: the next round begins behind it.
+	lastReported string
+	// nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
+	nextBlocked, nextRefresh session.Bucket
 
 	lastUses lastUses
 	retries  retries
