@@ -18,8 +18,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
 
-// lastUseWrites bounds the ApiKeys of a round, so that the keys which are in use cost etcd at most two writes a second.
-const lastUseWrites = 120
+// lastUseWrites bounds the ApiKeys of a round, so that the keys which are in use cost etcd at most two writes a second. A namespace has
+// lastUseShare of them, and what the others leave.
+const (
+	lastUseWrites = 120
+	lastUseShare  = lastUseWrites / 4
+)
 
 // lastUses lets ApiKeys be reconciled whose status has an outdated last use.
 type lastUses struct {
@@ -28,6 +32,9 @@ type lastUses struct {
 	namespace string // of published objects
 	interval  time.Duration
 	outdated  chan<- event.TypedGenericEvent[*v1alpha1.ApiKey]
+
+	// next is the shard at which the next round begins.
+	next int
 }
 
 // Start works until ctx ends, if this operator leads.
@@ -46,34 +53,104 @@ func (l *lastUses) Start(ctx context.Context) error {
 	}
 }
 
-// round creates the ConfigMaps that are missing, and reports what is in the others. One that cannot be decoded is left to
-// the dispatcher.
+// round creates the ConfigMaps that are missing, and reports what is in the others, from where the last round ended. One that cannot be decoded
+// is left to the dispatcher.
 func (l *lastUses) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	left := lastUseWrites
-	for shard := range published.LastUseShards {
+	r := lastUseRound{lastUses: l, left: lastUseWrites, reported: map[string]int{}}
+	first := l.next
+	for n := range published.LastUseShards {
+		shard := (first + n) % published.LastUseShards
+		if r.left > 0 {
+			l.next = shard // the keys that were reported are up to date then
+		}
 		uses, err := l.index.Shard(ctx, shard)
 		if apierrors.IsNotFound(err) {
 			err = l.create(ctx, shard)
 		}
+		if err == nil {
+			err = r.reportShard(ctx, uses.Keys)
+		}
 		if err != nil {
+			l.next = (shard + 1) % published.LastUseShards
 			return err
 		}
-		for keyID, of := range uses.Keys {
-			if left == 0 {
-				break
-			}
-			reported, err := l.report(ctx, keyID, of)
-			if err != nil {
+	}
+	return r.reportDeferred(ctx)
+}
+
+// lastUseRound is one round.
+type lastUseRound struct {
+	*lastUses
+
+	left     int
+	reported map[string]int // by namespace
+	// deferred are some of the ApiKeys that are beyond the share of their namespace.
+	deferred []*v1alpha1.ApiKey
+}
+
+// reportShard reports the uses of keys, as long as there is room.
+func (r *lastUseRound) reportShard(ctx context.Context, keys map[string]published.DigestUses) error {
+	for keyID, uses := range keys {
+		if r.left == 0 {
+			return nil
+		}
+		key, err := r.outdatedKey(ctx, keyID, uses)
+		switch {
+		case err != nil:
+			return err
+		case key == nil:
+		case r.reported[key.Namespace] < lastUseShare:
+			if err := r.report(ctx, key); err != nil {
 				return err
 			}
-			if reported {
-				left--
-			}
+		default:
+			r.deferred = append(r.deferred, key)
 		}
 	}
 	return nil
+}
+
+// reportDeferred gives what is left to those that want more than their share.
+func (r *lastUseRound) reportDeferred(ctx context.Context) error {
+	for _, key := range r.deferred[:min(len(r.deferred), r.left)] {
+		if err := r.report(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report lets the ApiKey be reconciled.
+func (r *lastUseRound) report(ctx context.Context, key *v1alpha1.ApiKey) error {
+	select {
+	case r.outdated <- event.TypedGenericEvent[*v1alpha1.ApiKey]{Object: key}:
+		r.left--
+		r.reported[key.Namespace]++
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// outdatedKey returns the ApiKey of a key id if its status is outdated, and there may be room for it; nil: nothing is to be reported.
+func (r *lastUseRound) outdatedKey(ctx context.Context, keyID string, uses published.DigestUses) (*v1alpha1.ApiKey, error) {
+	if uses == "" {
+		return nil, nil
+	}
+	keys, err := index.ApiKeys.Find(ctx, r.client, published.KeyName(keyID))
+	if err != nil {
+		return nil, fmt.Errorf("find the ApiKey of key %s: %w", keyID, err)
+	}
+	if len(keys) == 0 || r.reported[keys[0].Namespace] >= lastUseShare && len(r.deferred) >= lastUseWrites {
+		return nil, nil
+	}
+	outdated, err := apikeys.LastUseOutdated(ctx, r.client, r.namespace, keys[0], uses)
+	if err != nil || !outdated {
+		return nil, err
+	}
+	return keys[0], nil
 }
 
 // create lets the dispatcher update the ConfigMap; it may create none. Without our label nobody sees the ConfigMap.
@@ -87,28 +164,4 @@ func (l *lastUses) create(ctx context.Context, shard int) error {
 		return fmt.Errorf("create ConfigMap %s: %w", configMap.Name, err)
 	}
 	return nil
-}
-
-// report lets the ApiKey be reconciled if its status is outdated.
-func (l *lastUses) report(ctx context.Context, keyID string, uses published.DigestUses) (reported bool, err error) {
-	if uses == "" {
-		return false, nil
-	}
-	keys, err := index.ApiKeys.Find(ctx, l.client, published.KeyName(keyID))
-	if err != nil {
-		return false, fmt.Errorf("find the ApiKey of key %s: %w", keyID, err)
-	}
-	for _, key := range keys {
-		outdated, err := apikeys.LastUseOutdated(ctx, l.client, l.namespace, key, uses)
-		if err != nil || !outdated {
-			return false, err
-		}
-		select {
-		case l.outdated <- event.TypedGenericEvent[*v1alpha1.ApiKey]{Object: key}:
-			return true, nil
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
-	}
-	return false, nil
 }

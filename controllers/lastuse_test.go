@@ -2,9 +2,12 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,13 +15,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/index"
+	"github.com/merchant-operator/merchant-operator/controllers/lastuse"
 )
 
 // newLastUseFixture has an operator that looks at uses all the time.
@@ -187,3 +195,80 @@ var _ = Describe("The condition OldKeyInUse", func() {
 		}
 	})
 })
+
+// rounds returns how many ApiKeys of each namespace so many rounds report. What is reported stays outdated, as its tenant can make it with every
+// status.
+func rounds(t *testing.T, count int, keysOf map[string]int) map[string]int {
+	t.Helper()
+	const credentials = "credentials"
+	used := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	shards := map[int]published.LastUses{}
+	var objects []client.Object
+	for namespace, keys := range keysOf {
+		for n := range keys {
+			uid, digest := types.UID(fmt.Sprint(namespace, n)), apikey.NewDigest(fmt.Sprint(namespace, n))
+			id := published.ID(uid)
+			record, err := published.EncodeKey(credentials, published.KeyRecord{
+				KeyID: id, MerchantID: published.ID("merchant"), Source: published.Source{Namespace: namespace, Name: id, UID: uid}, Generation: 1, Revision: 1,
+				Current: published.Current{Digest: digest, Prefix: "mk_live_x", CreatedAt: used}, State: v1alpha1.ApiKeyActive,
+				LastRotation: published.RotationEvent{Time: used, Cause: v1alpha1.RotationInitial},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects = append(objects, record, &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: id, UID: uid}})
+			shard := published.LastUseShard(id)
+			if shards[shard].Keys == nil {
+				shards[shard] = published.LastUses{ReadTime: used, RecordingSince: used, Keys: map[string]published.DigestUses{}}
+			}
+			shards[shard].Keys[id] = published.DigestUses(fmt.Sprintf("%s %d", published.DigestTag(digest), used.Unix()))
+		}
+	}
+	for shard, uses := range shards {
+		configMap, err := published.EncodeLastUses(credentials, shard, uses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, configMap)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&v1alpha1.ApiKey{}, index.ApiKeys.Field, index.ApiKeys.Values).Build()
+	outdated := make(chan event.TypedGenericEvent[*v1alpha1.ApiKey], lastUseWrites)
+	l := &lastUses{client: stored, index: lastuse.New(stored, credentials), namespace: credentials, outdated: outdated}
+	seen, reported := map[types.UID]bool{}, map[string]int{}
+	for range count {
+		if err := l.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range len(outdated) {
+			if key := (<-outdated).Object; !seen[key.UID] {
+				seen[key.UID] = true
+				reported[key.Namespace]++
+			}
+		}
+	}
+	return reported
+}
+
+// A tenant with many keys in use, whose statuses are outdated all the time, delays those of no other.
+func TestLastUses_Neighbour(t *testing.T) {
+	got := rounds(t, 1, map[string]int{"attacker": 400, "victim": 20})
+	if want := map[string]int{"attacker": lastUseWrites - 20, "victim": 20}; !maps.Equal(got, want) {
+		t.Errorf("a round reports %v, want %v", got, want)
+	}
+}
+
+// Several such tenants use up each round, but not at the same ConfigMaps.
+func TestLastUses_Neighbours(t *testing.T) {
+	keys := map[string]int{"victim": 12}
+	for n := range 6 {
+		keys[fmt.Sprint("attacker-", n)] = 40
+	}
+	if got := rounds(t, 4, keys); got["victim"] < keys["victim"] {
+		t.Errorf("4 rounds report %d keys of the victim", got["victim"])
+	}
+}

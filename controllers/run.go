@@ -143,7 +143,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Ca
 		return fmt.Errorf("watch ConfigMaps: %w", err)
 	}
 	uses, outdated := lastuse.New(mgr.GetCache(), o.CredentialsNamespace), make(chan event.TypedGenericEvent[*v1alpha1.ApiKey])
-	if err := mgr.Add(&lastUses{mgr.GetClient(), uses, o.CredentialsNamespace, o.LastUseInterval, outdated}); err != nil {
+	if err := mgr.Add(&lastUses{
+		client: mgr.GetClient(), index: uses, namespace: o.CredentialsNamespace, interval: o.LastUseInterval, outdated: outdated,
+	}); err != nil {
 		return err
 	}
 	tombstones := budget.New(mgr.GetClient(), mgr.GetAPIReader(), o.CredentialsNamespace)
