@@ -74,21 +74,21 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 	if err != nil {
 		return err
 	}
-	err = reconciler.NewController(mgr, "orphaned-webhook", 1).
+	err = reconciler.NewController(mgr, "orphaned-webhook", s.tenantOfWebhook).
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelWebhook), sourceless(ctx, s, index.Merchants))).
 		Watches(&v1alpha1.Merchant{}, s.publishedAs(published.WebhookName), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, webhooks{s}))
 	if err != nil {
 		return err
 	}
-	err = reconciler.NewController(mgr, "orphaned-claim", 1).
+	err = reconciler.NewController(mgr, "orphaned-claim", s.tenantOfClaim).
 		For(&corev1.Secret{}, builder.WithPredicates(labelled(published.LabelDigest))).
 		Watches(&v1alpha1.ApiKey{}, handler.EnqueueRequestsFromMapFunc(s.requestsForClaims), builder.WithPredicates(onEnd())).
 		Complete(reconcile.AsReconciler(s.Client, claims{s}))
 	if err != nil {
 		return err
 	}
-	err = reconciler.NewController(mgr, "tombstone", 1).
+	err = reconciler.NewController(mgr, "tombstone", s.tenantOfTombstone).
 		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled(published.LabelTombstone))).
 		Complete(reconcile.AsReconciler(s.Client, tombstones{s}))
 	if err != nil {
@@ -102,28 +102,55 @@ func (s Sweeper) SetupWithManager(ctx context.Context, mgr manager.Manager) erro
 
 // tenantOfKey returns the namespace of the ApiKey whose record a request names; empty: the cache has no record that says it.
 func (s Sweeper) tenantOfKey(request reconcile.Request) string {
-	var secret corev1.Secret
-	if err := s.Client.Get(context.Background(), request.NamespacedName, &secret, client.UnsafeDisableDeepCopy); err != nil {
-		return ""
-	}
-	record, err := published.DecodeKeyEnvelope(&secret)
-	if err != nil {
-		return ""
-	}
-	return record.Source.Namespace
+	return tenantOf(s, request, func(secret *corev1.Secret) (string, error) {
+		record, err := published.DecodeKeyEnvelope(secret)
+		return record.Source.Namespace, err
+	})
 }
 
 // tenantOfMerchant returns the namespace of the Merchant whose ConfigMap a request names; empty: the cache has none that says it.
 func (s Sweeper) tenantOfMerchant(request reconcile.Request) string {
-	var configMap corev1.ConfigMap
-	if err := s.Client.Get(context.Background(), request.NamespacedName, &configMap, client.UnsafeDisableDeepCopy); err != nil {
+	return tenantOf(s, request, func(configMap *corev1.ConfigMap) (string, error) {
+		record, err := published.DecodeMerchantEnvelope(configMap)
+		return record.Namespace, err
+	})
+}
+
+// tenantOfWebhook returns the namespace of the Merchant whose signing secret a request names.
+func (s Sweeper) tenantOfWebhook(request reconcile.Request) string {
+	return tenantOf(s, request, func(secret *corev1.Secret) (string, error) {
+		record, err := published.DecodeWebhookEnvelope(secret)
+		return record.Source.Namespace, err
+	})
+}
+
+// tenantOfClaim returns the namespace of the ApiKey whose claim a request names.
+func (s Sweeper) tenantOfClaim(request reconcile.Request) string {
+	return tenantOf(s, request, func(secret *corev1.Secret) (string, error) {
+		claim, err := published.DecodeDigestClaim(secret)
+		return claim.Source.Namespace, err
+	})
+}
+
+// tenantOfTombstone returns the namespace of the deleted object whose tombstone a request names.
+func (s Sweeper) tenantOfTombstone(request reconcile.Request) string {
+	return tenantOf(s, request, func(configMap *corev1.ConfigMap) (string, error) {
+		tombstone, err := published.DecodeTombstone(configMap)
+		return tombstone.Source.Namespace, err
+	})
+}
+
+// tenantOf returns the namespace that a published object names; empty: the cache has no object that says it.
+func tenantOf[T any, O reconciler.Object[T]](s Sweeper, request reconcile.Request, namespace func(O) (string, error)) string {
+	object := O(new(T))
+	if err := s.Client.Get(context.Background(), request.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
 		return ""
 	}
-	record, err := published.DecodeMerchantEnvelope(&configMap)
+	tenant, err := namespace(object)
 	if err != nil {
 		return ""
 	}
-	return record.Namespace
+	return tenant
 }
 
 func (s Sweeper) publishedAs(name func(id string) string) handler.EventHandler {

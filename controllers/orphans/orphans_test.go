@@ -177,10 +177,14 @@ func TestSweep_NextVersionIsNoOrphan(t *testing.T) {
 
 const credentials = "credentials"
 
-// The turns of the queue are those of the tenants, although all records are in one namespace.
+// The turns of the queue, and the budgets of retries, are those of the tenants, although all records are in one namespace.
 func TestSweeper_TenantOfRequest(t *testing.T) {
-	key, merchant := laterKey(), laterMerchant()
-	s, _ := newSweep(t, key, merchant)
+	key, merchant, webhook := laterKey(), laterMerchant(), laterWebhook()
+	claim, tombstone := claimAndTombstone(t, published.Tombstone{
+		Kind: published.TombstoneApiKey, ID: published.ID("uid"), Source: published.Source{Namespace: "shops", Name: "till", UID: "uid"},
+		EndedAt: now,
+	})
+	s, _ := newSweep(t, key, merchant, webhook, claim, tombstone)
 	for name, tc := range map[string]struct {
 		tenant func(reconcile.Request) string
 		object string
@@ -190,6 +194,9 @@ func TestSweeper_TenantOfRequest(t *testing.T) {
 		"a key that is gone":      {s.tenantOfKey, published.KeyName(published.ID("another")), ""},
 		"a merchant":              {s.tenantOfMerchant, merchant.Name, "shops"},
 		"a merchant that is gone": {s.tenantOfMerchant, published.MerchantName(published.ID("another")), ""},
+		"a signing secret":        {s.tenantOfWebhook, webhook.Name, "shops"},
+		"a claim":                 {s.tenantOfClaim, claim.Name, "shops"},
+		"a tombstone":             {s.tenantOfTombstone, tombstone.Name, "shops"},
 	} {
 		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: credentials, Name: tc.object}}
 		if got := tc.tenant(request); got != tc.want {

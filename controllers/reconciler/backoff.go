@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// NewController begins a controller with the operator's delays of retries and this number of concurrent reconciliations.
-func NewController(mgr manager.Manager, name string, parallel int) *builder.Builder {
+// NewController begins a controller of objects in the credentials namespace, with one reconciliation at a time and the operator's delays of
+// retries. tenant returns the namespace of the Merchant or ApiKey that a request is about: each has its own budget of retries.
+func NewController(mgr manager.Manager, name string, tenant func(reconcile.Request) string) *builder.Builder {
 	return ctrl.NewControllerManagedBy(mgr).Named(name).
-		WithOptions(controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: newRetries()})
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: newRetriesOf(tenant)})
 }
 
 // NewTenantController begins a controller that writes into tenants' namespaces. The objects of one namespace have at most a quarter of its

@@ -1,6 +1,9 @@
 package reconciler
 
 import (
+	"container/list"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
@@ -77,10 +80,50 @@ type sharedQueue struct {
 	aside   map[string]*asideRequests
 }
 
-// asideRequests are requests in the order of their arrival within a priority, without duplicates there.
+// asideRequests are requests in the order of their arrival within a priority, each once. The zero value is ready for use.
 type asideRequests struct {
-	known    map[reconcile.Request]int   // its priority
-	requests map[int][]reconcile.Request // by priority
+	known    map[reconcile.Request]place
+	requests map[int]*list.List // of reconcile.Request, by priority
+}
+
+// place is where a request waits.
+type place struct {
+	priority int
+	element  *list.Element
+}
+
+// add sets a request aside. One that waits already keeps the higher priority.
+func (a *asideRequests) add(request reconcile.Request, priority int) {
+	if a.known == nil {
+		a.known, a.requests = map[reconcile.Request]place{}, map[int]*list.List{}
+	}
+	if known, waits := a.known[request]; waits {
+		if known.priority >= priority {
+			return
+		}
+		a.remove(request, known)
+	}
+	if a.requests[priority] == nil {
+		a.requests[priority] = list.New()
+	}
+	a.known[request] = place{priority, a.requests[priority].PushBack(request)}
+}
+
+func (a *asideRequests) remove(request reconcile.Request, from place) {
+	delete(a.known, request)
+	requests := a.requests[from.priority]
+	requests.Remove(from.element)
+	if requests.Len() == 0 {
+		delete(a.requests, from.priority)
+	}
+}
+
+// take returns the most urgent request, which waits no longer. There is one.
+func (a *asideRequests) take() (next reconcile.Request, priority int) {
+	priority = slices.Max(slices.Collect(maps.Keys(a.requests)))
+	next, _ = a.requests[priority].Front().Value.(reconcile.Request)
+	a.remove(next, a.known[next])
+	return next, priority
 }
 
 func newSharedQueue(queue priorityqueue.PriorityQueue[reconcile.Request], share int) *sharedQueue {
@@ -114,13 +157,10 @@ func (q *sharedQueue) begin(request reconcile.Request, priority int) bool {
 	}
 	aside := q.aside[request.Namespace]
 	if aside == nil {
-		aside = &asideRequests{map[reconcile.Request]int{}, map[int][]reconcile.Request{}}
+		aside = &asideRequests{}
 		q.aside[request.Namespace] = aside
 	}
-	if known, is := aside.known[request]; !is || known < priority {
-		aside.known[request] = priority
-		aside.requests[priority] = append(aside.requests[priority], request)
-	}
+	aside.add(request, priority)
 	return false
 }
 
@@ -144,20 +184,8 @@ func (q *sharedQueue) end(namespace string) (next reconcile.Request, priority in
 	if aside == nil {
 		return reconcile.Request{}, 0, false
 	}
-	for p := range aside.requests {
-		if !waits || p > priority {
-			priority, waits = p, true
-		}
-	}
-	requests := aside.requests[priority]
-	next = requests[0]
-	if aside.known[next] == priority {
-		delete(aside.known, next)
-	}
-	if aside.requests[priority] = requests[1:]; len(requests) == 1 {
-		delete(aside.requests, priority)
-	}
-	if len(aside.requests) == 0 {
+	next, priority = aside.take()
+	if len(aside.known) == 0 {
 		delete(q.aside, namespace)
 	}
 	return next, priority, true

@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -79,5 +80,29 @@ func TestSharedQueue_AddedInProgress(t *testing.T) {
 	queue.Done(first)
 	if again, _ := queue.Get(); again != first {
 		t.Errorf("got %s, want %s", again, first)
+	}
+}
+
+// A request that becomes urgent while it is set aside waits at one place, however often that happens.
+func TestSharedQueue_UrgentAgainAndAgain(t *testing.T) {
+	queue := newSharedQueue(nil, 1)
+	queue.begin(requestFor("slow", 0), 0)
+	const changes = 100
+	for range changes {
+		queue.begin(requestFor("slow", 1), handler.LowPriority)
+		queue.begin(requestFor("slow", 2), handler.LowPriority)
+		queue.begin(requestFor("slow", 1), 0)
+		next, priority, waits := queue.end("slow")
+		if next != requestFor("slow", 1) || priority != 0 || !waits {
+			t.Fatalf("next is %s with priority %d: %t", next, priority, waits)
+		}
+		queue.begin(next, priority)
+	}
+	var left []reconcile.Request
+	for next, _, waits := queue.end("slow"); waits; next, _, waits = queue.end("slow") {
+		left = append(left, next)
+	}
+	if !slices.Equal(left, []reconcile.Request{requestFor("slow", 2)}) {
+		t.Errorf("%d requests are left: %v", len(left), left)
 	}
 }
