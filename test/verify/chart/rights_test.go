@@ -16,7 +16,7 @@ import (
 // rights are all that the chart grants, written down. A change of a rule is a change of this list.
 const rights = `
 merchant-operator everywhere: create delete get list update watch secrets
-merchant-operator everywhere: create patch events.events.k8s.io
+merchant-operator everywhere: create events.events.k8s.io
 merchant-operator everywhere: get list patch watch apikeys.merchant-operator.io
 merchant-operator everywhere: get list patch watch merchants.merchant-operator.io
 merchant-operator everywhere: patch apikeys/status.merchant-operator.io

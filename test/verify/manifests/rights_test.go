@@ -28,7 +28,7 @@ func TestRights_Operator(t *testing.T) {
 		{"get list watch create update delete", "/secrets", tenant},
 		{"get list watch create update delete", "/secrets", credentials},
 		{"get list watch create update delete", "/configmaps", credentials},
-		{"create patch", "events.k8s.io/events", tenant},
+		{"create", "events.k8s.io/events", tenant},
 		{"get create update", "coordination.k8s.io/leases", credentials},
 		{"create patch", "/events", credentials},
 	})
@@ -44,7 +44,7 @@ func TestRights_Operator(t *testing.T) {
 		{allVerbs, "/pods", tenant},
 		{"create", "/pods/exec", system},
 		{"create patch", "/events", tenant},
-		{"get list watch delete", "events.k8s.io/events", tenant},
+		{"get list watch patch delete", "events.k8s.io/events", tenant},
 		{allVerbs, "coordination.k8s.io/leases", tenant},
 		{allVerbs, "coordination.k8s.io/leases", system},
 		{"delete", "coordination.k8s.io/leases", credentials},
