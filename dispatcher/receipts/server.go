@@ -169,7 +169,7 @@ func (s *server) send(ctx context.Context, message *gomail.Msg) attempt {
 		return attempt{result: resultUnavailable}
 	case refused.ErrorCode() < permanent:
 		return attempt{result: resultTemporary, code: refused.ErrorCode()}
-	case refused.Reason == gomail.ErrSMTPMailFrom || !aboutMail(refused.ErrorCode(), refused.Error()):
+	case refused.Reason == gomail.ErrSMTPMailFrom || !aboutMail(refused.Reason == gomail.ErrSMTPRcptTo, refused.ErrorCode(), refused.Error()):
 		return attempt{result: resultSenderRefused, code: refused.ErrorCode()}
 	}
 	return attempt{result: resultRefused, code: refused.ErrorCode()}
@@ -178,17 +178,18 @@ func (s *server) send(ctx context.Context, message *gomail.Msg) attempt {
 var (
 	// enhancedCode is that of RFC 3463, after the code or in brackets as (#5.7.1). An IP address has one more number.
 	enhancedCode = regexp.MustCompile(`[ "#]5\.(\d{1,3}\.\d{1,3})[^.\w]`)
-	// refusesSender: Exim and others have no enhanced codes.
-	refusesSender = regexp.MustCompile(`(?i)relay|authenticat|authoriz`)
+	// refusesSender finds what a server without enhanced codes, such as Exim, says to a recipient about us: who we are, what we may send, and how much.
+	refusesSender = regexp.MustCompile(`(?i)relay|authenticat|authoriz|sender|from address|verif|limit|quota|exceed|paused|suspend|host|helo|policy|reputation|spam|rbl|black|block`)
 )
 
 // aboutMail reports whether a 5xx to recipient or content is about one of them. Servers also refuse the sender there: many look at
-// it only when they know where the mail goes. In doubt it is not: a mail too many is tried in vain, not lost.
-func aboutMail(code int, text string) bool {
+// it only when they know where the mail goes. In doubt it is not: a mail too many is tried in vain, not lost. So without an enhanced code only a
+// recipient is refused: the content is ours, and a relay that is over its quota says so there.
+func aboutMail(recipient bool, code int, text string) bool {
 	if enhanced := enhancedCode.FindStringSubmatch(text); len(enhanced) == 2 && enhanced[1] != "0.0" {
 		switch subject, _, _ := strings.Cut(enhanced[1], "."); subject {
-		case "1": // addresses; these two are of the sender
-			return enhanced[1] != "1.7" && enhanced[1] != "1.8"
+		case "1": // addresses; two are of the sender, and one says nothing
+			return enhanced[1] != "1.7" && enhanced[1] != "1.8" && enhanced[1] != "1.0"
 		case "2", "6": // mailbox, content
 			return true
 		case "4": // route; these two are of the recipient. A quota of the sender is 5.4.5, and passes
@@ -198,7 +199,7 @@ func aboutMail(code int, text string) bool {
 	}
 	switch code {
 	case 501, 550, 551, 552, 553, 554, 556:
-		return !refusesSender.MatchString(text)
+		return recipient && !refusesSender.MatchString(text)
 	}
 	return false
 }
