@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	maxIdle           = 1024
 	maxIdlePerHost    = 64
 	maxIdleConnection = 60 * time.Second
+	// maxConnectionAge is how long connections take new attempts. A name may have moved meanwhile, while its old host still answers.
+	maxConnectionAge = 5 * time.Minute
 )
 
 // Options say where events may go.
@@ -42,6 +45,8 @@ type Options struct {
 	Resolver *net.Resolver
 	// RootCAs verify the certificates of endpoints; nil: the system's.
 	RootCAs *x509.CertPool
+	// Now is the time; nil: time.Now.
+	Now func() time.Time
 }
 
 // Client sends events. It is safe for concurrent use. It logs nothing: a Result has all there is to know of an attempt,
@@ -50,7 +55,12 @@ type Client struct {
 	allowHTTP bool
 	guard     egress.Guard
 	timeout   time.Duration
+	now       func() time.Time
+	connect   func() *http.Transport
+
+	mu        sync.Mutex
 	transport *http.Transport
+	since     time.Time // of the transport
 }
 
 // New returns a Client. An error is about one of the Rules, and names its flag.
@@ -60,16 +70,40 @@ func New(options Options) (*Client, error) {
 		return nil, err
 	}
 	timeout := cmp.Or(options.Timeout, Timeout)
+	dialer, now := egress.NewDialer(guard, options.Resolver, timeout), options.Now
+	if now == nil {
+		now = time.Now
+	}
 	return &Client{
 		allowHTTP: options.AllowHTTP,
 		guard:     guard,
 		timeout:   timeout,
-		transport: newTransport(egress.NewDialer(guard, options.Resolver, timeout), options.RootCAs, timeout),
+		now:       now,
+		connect:   func() *http.Transport { return newTransport(dialer, options.RootCAs, timeout) },
 	}, nil
 }
 
+// connections returns the transport of an attempt. The one before it is closed when the last attempt on it has ended.
+func (c *Client) connections() *http.Transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.now(); c.transport == nil || now.Sub(c.since) >= maxConnectionAge {
+		if former := c.transport; former != nil {
+			time.AfterFunc(c.timeout, former.CloseIdleConnections)
+		}
+		c.transport, c.since = c.connect(), now
+	}
+	return c.transport
+}
+
 // Close closes the idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.transport != nil {
+		c.transport.CloseIdleConnections()
+	}
+}
 
 // newTransport's timeouts are for a dial that continues after its attempt has ended; an attempt has its own context.
 // Connections to one host have no limit: merchants share hosts, and events of one would wait for slow answers to

@@ -14,6 +14,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/dnstest"
 	"github.com/merchant-operator/merchant-operator/test/freeport"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
@@ -82,6 +83,28 @@ func TestSend_NewConnectionEnds(t *testing.T) {
 		if got := len(r.all()); got != want {
 			t.Errorf("%d requests until event %d, want %d", got, i, want)
 		}
+	}
+}
+
+// A name may move while its old host still answers, so no connection takes attempts for ever. The old ones are closed.
+func TestSend_NewConnectionInTime(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, http.HandlerFunc) *receiver{"HTTP/1.1": receivePlain, "HTTP/2": receive} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, status(http.StatusNoContent))
+			options, now := r.trusting(), time.Now()
+			options.Now, options.Timeout = func() time.Time { return now }, 5*time.Second
+			c := client(t, options)
+			for range 4 {
+				if got := c.Send(t.Context(), attempt(r.URL)); got.Outcome != delivery.Delivered {
+					t.Fatalf("%+v", got)
+				}
+				now = now.Add(2 * time.Minute)
+			}
+			if dials := r.dials.Load(); dials != 2 {
+				t.Errorf("%d connections in 6 minutes, want 2", dials)
+			}
+			await.Until(t, time.Minute, "the first connection is closed", func() bool { return r.open.Load() == 1 })
+		})
 	}
 }
 

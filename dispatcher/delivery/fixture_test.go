@@ -36,7 +36,7 @@ type delivered struct {
 // receiver is an endpoint that keeps what it is sent.
 type receiver struct {
 	*httptest.Server
-	dials atomic.Int32
+	dials, open atomic.Int32 // connections: all, and those that are open
 
 	mu  sync.Mutex
 	got []delivered
@@ -80,8 +80,12 @@ func unstarted(answer http.HandlerFunc) *receiver {
 		answer(w, request)
 	}))
 	r.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
+		switch state { //nolint:exhaustive // the others change neither
+		case http.StateNew:
 			r.dials.Add(1)
+			r.open.Add(1)
+		case http.StateClosed:
+			r.open.Add(-1)
 		}
 	}
 	return r

@@ -73,7 +73,7 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 		},
 	})
 	// The transport itself: a http.Client would follow redirects and keep cookies.
-	answer, err := c.transport.RoundTrip(post(traced, target, header, request.Body))
+	answer, err := c.connections().RoundTrip(post(traced, target, header, request.Body))
 	if err != nil {
 		if ctx.Err() != nil || withdrawn.Load() {
 			return Result{Reason: ReasonInterrupted}
