@@ -117,6 +117,7 @@ func (w *Overrides) KeyUnverified(record published.KeyRecord) {
 // enqueue has an override written at once, unless its Redis server does not answer. While it does not, thousands of changes must not wait for one
 // timeout each.
 func (w *Overrides) enqueue(override queuedOverride) {
+	w.verifier.remove(override.KeyRef, override.Order) // the record has replaced it; a restored one is added behind the change
 	bucket := session.MerchantBucket(override.MerchantID)
 	behind := w.behind(bucket)
 	w.mu.Lock()
@@ -274,7 +275,6 @@ func (w *Overrides) tryWrite(ctx context.Context, override store.Override) error
 	err := w.write(ctx, override)
 	switch {
 	case err == nil:
-		w.verifier.remove(override.KeyRef, override.Order)
 		return nil
 	case errors.Is(err, store.ErrNewerOverride):
 		w.verifier.add(unverified{Override: override})
