@@ -126,10 +126,13 @@ func (w *Overrides) enqueue(override queuedOverride) {
 		queue = &overrideQueue{newest: map[store.KeyRef]queuedOverride{}, revoking: map[store.KeyRef]bool{}}
 		w.queues[bucket] = queue
 	}
-	queue.failed = queue.failed || behind
 	queue.put(override)
+	var written []func()
+	if behind {
+		written = queue.fail()
+	}
 	if queue.failed {
-		written := queue.release()
+		written = append(written, queue.release(override.KeyRef)...)
 		w.mu.Unlock()
 		callAll(written)
 		return
@@ -198,14 +201,25 @@ func (q *overrideQueue) finish(tried store.Override, refused bool) (written []fu
 	return written
 }
 
-// release returns what to call of all overrides, and forgets it.
-func (q *overrideQueue) release() (written []func()) {
-	for key, override := range q.newest {
-		if override.written != nil {
-			written = append(written, override.written)
-			override.written = nil
-			q.newest[key] = override
-		}
+// fail has the overrides retried at intervals. It returns what to call of all of them. Nobody waits for an override of a
+// failed queue, so failing again does not walk through them.
+func (q *overrideQueue) fail() (written []func()) {
+	if q.failed {
+		return nil
+	}
+	q.failed = true
+	for key := range q.newest {
+		written = append(written, q.release(key)...)
+	}
+	return written
+}
+
+// release returns what to call of the key's override, and forgets it.
+func (q *overrideQueue) release(key store.KeyRef) (written []func()) {
+	if override := q.newest[key]; override.written != nil {
+		written = append(written, override.written)
+		override.written = nil
+		q.newest[key] = override
 	}
 	return written
 }
@@ -253,8 +267,7 @@ func (w *Overrides) writeQueued(ctx context.Context, queue *overrideQueue, overr
 	w.mu.Lock()
 	var written []func()
 	if redis.ServesNobody(err) {
-		queue.failed = true
-		written = queue.release()
+		written = queue.fail()
 	} else {
 		written, err = queue.finish(override, err != nil), nil
 	}

@@ -175,6 +175,60 @@ func TestOverrides_RedisOutage(t *testing.T) {
 	}
 }
 
+// A change during an outage of Redis visits its own override only: the watch brings thousands, and each of them would
+// walk through all before it.
+func TestOverrides_OutageVisitsNoOtherOverride(t *testing.T) {
+	w, stored, _ := newOverrideFixture()
+	stored.failure = redis.ErrUnavailable
+	w.KeyUpdated(revised("first", 1), nobodyWaits)
+	settle(t, w)
+	// Nobody waits for an override of a queue that has failed. Only a walk through all of them finds this one.
+	visited := false
+	queue := w.queues[session.MerchantBucket(merchantRecord().MerchantID)]
+	first := newOverride(revised("first", 1))
+	queue.newest[first.KeyRef] = queuedOverride{Override: first, written: func() { visited = true }}
+	applied := 0
+	for i := range 100 {
+		w.KeyUpdated(revised(fmt.Sprint("till-", i), 1), func() { applied++ })
+		w.KeyRevoked(revised(fmt.Sprint("web-", i), 1))
+	}
+	if applied != 100 || visited {
+		t.Errorf("%d of 100 changes are in force; one walked through all that is pending: %t", applied, visited)
+	}
+}
+
+// A change whose Redis server has failed with another bucket puts those in force that are being written in its own.
+func TestOverrides_OutageOfAnotherBucketReleasesAll(t *testing.T) {
+	w, _, _ := newOverrideFixture()
+	goOn := make(chan struct{})
+	gone, own := storetest.MerchantIn(0).MerchantID, storetest.MerchantIn(1).MerchantID
+	w.write = func(_ context.Context, override store.Override) error {
+		if override.MerchantID != gone {
+			<-goOn
+		}
+		return redis.ErrUnavailable
+	}
+	change := func(merchant, keyID string, written func()) {
+		record := revised(keyID, 1)
+		record.MerchantID = merchant
+		w.KeyUpdated(record, written)
+	}
+	applied := 0
+	change(own, "till", func() { applied++ })
+	failed := make(chan struct{})
+	change(gone, "neighbour", func() { close(failed) })
+	<-failed
+	change(own, "web", func() { applied++ })
+	if applied != 2 {
+		t.Errorf("%d of 2 changes are in force while their server does not answer", applied)
+	}
+	close(goOn)
+	settle(t, w)
+	if applied != 2 {
+		t.Errorf("%d calls for 2 changes", applied)
+	}
+}
+
 // One primary of a Redis Cluster is gone, with 100 changed keys. A revocation at another one is written at once, and the changes of the gone one
 // cost the watch one time-out.
 func TestOverrides_OtherServerIsGone(t *testing.T) {
