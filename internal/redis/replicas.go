@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -125,15 +126,24 @@ func (r *replicated) send(ctx context.Context, server redis.UniversalClient, ask
 	return nil
 }
 
-// redirection is where a server of a Redis Cluster says a command must go; it has run nothing. That server may have to be sent
-// ASKING first, for a slot it does not own yet.
+// redirection returns the address where a server of a Redis Cluster says a command must go; the server has run nothing. The other
+// server may have to be sent ASKING first, for a slot it does not own yet.
 func redirection(err error, asking *bool) (to string, redirected bool) {
 	*asking = redis.HasErrorPrefix(err, "ASK")
 	if !*asking && !redis.HasErrorPrefix(err, "MOVED") {
 		return "", false
 	}
 	words := strings.Fields(err.Error())
-	return words[len(words)-1], true
+	return bracketed(words[len(words)-1]), true
+}
+
+// bracketed returns an address as the client writes those of servers: Redis puts no brackets around the IPv6 address of a redirection.
+func bracketed(address string) string {
+	colon := strings.LastIndexByte(address, ':')
+	if colon < 0 || strings.HasPrefix(address, "[") {
+		return address
+	}
+	return net.JoinHostPort(address[:colon], address[colon+1:])
 }
 
 // masterAt looks for a server among those that are masters now.
@@ -149,6 +159,9 @@ func masterAt(ctx context.Context, cluster *redis.ClusterClient, address string)
 	case server := <-found:
 		return server, nil
 	default:
-		return nil, fmt.Errorf("redirected to %s, which is no known master: %w", address, err)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the master at %s: %w", address, err)
+	}
+	return nil, fmt.Errorf("redirected to %s, which is no known master", address)
 }

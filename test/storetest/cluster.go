@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,12 +17,12 @@ const Slots = 16384
 // each may be late for seconds.
 var ClusterArgs = []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "60000", "--repl-diskless-sync-delay", "0"}
 
-// StartCluster starts a Redis Cluster of three masters that share the slots evenly.
-func StartCluster(t *testing.T) []*redistest.Server {
+// StartCluster starts a Redis Cluster of three masters that share the slots evenly. extraArgs are appended to the command line of each.
+func StartCluster(t *testing.T, extraArgs ...string) []*redistest.Server {
 	t.Helper()
 	servers := make([]*redistest.Server, 3)
 	for i := range servers {
-		servers[i] = redistest.Start(t, ClusterArgs...)
+		servers[i] = redistest.Start(t, slices.Concat(ClusterArgs, extraArgs)...)
 		c := Inspect(t, servers[i])
 		first, last := i*Slots/3, (i+1)*Slots/3-1
 		check(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
