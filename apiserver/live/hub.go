@@ -237,7 +237,7 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 	case errors.Is(err, store.ErrNotFound):
 		w.gone = true
 		w.notify()
-	case errors.Is(err, redis.ErrFull): // it has expired, and that cannot be written; the other sessions can be read
+	case errors.Is(err, redis.ErrUnavailable) && !redis.ServesNobody(err): // the other sessions of the server can be read
 		h.schedule(w, now.Add(jitter.Add(retryTime, jitter.Fraction())), reason)
 	case errors.Is(err, redis.ErrUnavailable):
 		h.schedule(w, now, reason)

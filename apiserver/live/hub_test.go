@@ -278,8 +278,15 @@ func TestHub_ExpiredAndVanished(t *testing.T) {
 	}
 }
 
-// Redis is full: a session that has expired cannot be written, so its read fails. Others are read all the same.
-func TestHub_FullRedis(t *testing.T) {
+// Redis cannot read one session: it has expired, and a full Redis cannot write that, or its slot moves. Others are read all the same.
+func TestHub_UnreadableSession(t *testing.T) {
+	for name, reason := range map[string]error{"full": redis.ErrFull, "slot moves": redis.ErrSlotMoves} {
+		t.Run(name, func(t *testing.T) { testUnreadable(t, reason) })
+	}
+}
+
+func testUnreadable(t *testing.T, reason error) {
+	t.Helper()
 	server := redistest.Start(t)
 	s := storetest.New(t, server.URL())
 	asks := storetest.MerchantIn(7)
@@ -289,7 +296,7 @@ func TestHub_FullRedis(t *testing.T) {
 		o.Read = func(ctx context.Context, id session.ID) (store.PublicSession, error) {
 			if id == overdue {
 				tries.Add(1)
-				return store.PublicSession{}, fmt.Errorf("%w: %w", redis.ErrUnavailable, redis.ErrFull)
+				return store.PublicSession{}, fmt.Errorf("%w: %w", redis.ErrUnavailable, reason)
 			}
 			return s.WatchedSession(ctx, id)
 		}

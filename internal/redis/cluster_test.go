@@ -3,6 +3,7 @@ package redis_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -204,5 +205,25 @@ func TestClusterPipelines_SlotMoves(t *testing.T) {
 	together() // MOVED
 	if got := c.add(t, key); got != 2*callers+1 {
 		t.Errorf("counted to %d, want %d", got, 2*callers+1)
+	}
+}
+
+// While a slot moves, work with several of its keys waits for the last one. That says nothing about the other slots of the server.
+func TestCluster_TryAgain(t *testing.T) {
+	c := startCluster(t)
+	key := c.keysOn(t, 1)[0][0]
+	c.add(t, key)
+	from, to := storetest.Inspect(t, c.servers[0]), storetest.Inspect(t, c.servers[1])
+	slot := from.ClusterKeySlot(t.Context(), key).Val()
+	if err := from.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "MIGRATING", to.ClusterMyID(t.Context()).Val()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	both := redis.NewScript("both", "local key, moved_key = unpack(KEYS)\n\nreturn redis.call('EXISTS', key, moved_key)", nil, nil)
+	call := redis.NewCall(both)
+	call.Key("key", redis.Keyspace(key), "")
+	call.Key("moved_key", redis.Keyspace(key), ":moved")
+	_, err := c.Run(t.Context(), &call)
+	if !errors.Is(err, redis.ErrUnavailable) || !strings.Contains(err.Error(), "TRYAGAIN") || redis.ServesNobody(err) {
+		t.Errorf("got %v, serves nobody: %t; want an ErrUnavailable of this work alone", err, redis.ServesNobody(err))
 	}
 }

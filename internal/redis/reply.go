@@ -145,6 +145,8 @@ var (
 	ErrUnavailable = errors.New("redis is unavailable")
 	// ErrFull is an ErrUnavailable: Redis is at its maxmemory, and the work begins with a write that needs some.
 	ErrFull = errors.New("it has no memory left")
+	// ErrSlotMoves is an ErrUnavailable: some keys of the work are still at one server of a Redis Cluster, and some already at another.
+	ErrSlotMoves = errors.New("the keys are on their way to another server")
 	// ErrEviction says that Redis may evict keys, and with them sessions and revocations.
 	ErrEviction = errors.New("redis must have maxmemory-policy noeviction")
 )
@@ -160,14 +162,20 @@ func failure(err error) error {
 	if code == "WRONGTYPE" {
 		return fmt.Errorf("%w: it answered %s", ErrCorrupt, code)
 	}
-	if code == "OOM" {
+	switch code {
+	case "OOM":
 		return fmt.Errorf("%w: it answered %s: %w", ErrUnavailable, code, ErrFull)
+	case "TRYAGAIN":
+		return fmt.Errorf("%w: it answered %s: %w", ErrUnavailable, code, ErrSlotMoves)
 	}
 	return fmt.Errorf("%w: it answered %s", ErrUnavailable, code)
 }
 
-// ServesNobody reports whether an error says that the server does not serve other work either. A full one reads, and takes what frees memory.
-func ServesNobody(err error) bool { return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrFull) }
+// ServesNobody reports whether an error says that the server does not serve other work either. A full one reads, and takes what frees memory;
+// one that gives a slot away serves its other slots.
+func ServesNobody(err error) bool {
+	return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrFull) && !errors.Is(err, ErrSlotMoves)
+}
 
 // errorCause sorts the client's errors, for metrics and spans; empty: none.
 func errorCause(err error) string {
