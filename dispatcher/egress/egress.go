@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +22,10 @@ import (
 
 // ErrRefused says that webhooks must not go to an address. It never quotes the address.
 var ErrRefused = errors.New("webhooks must not go to this address")
+
+// errNotConnected is the error of a name with refused and allowed addresses, none of which could be connected to. It says no more, as the
+// error of a refused address comes first.
+var errNotConnected = errors.New("none of the allowed addresses could be connected to")
 
 // azureHost is public in the registries and internal on Azure: every machine reaches its host's control channel there,
 // and instance metadata behind it.
@@ -161,7 +166,8 @@ func NewDialer(guard Guard, resolver *net.Resolver, timeout time.Duration) *Dial
 
 // DialContext connects to host:port. A name is complete: the search list of resolv.conf is never used, because in a
 // pod it has svc.cluster.local, where whoever owns a namespace called dev answers for acme.dev. Of the addresses of a
-// name only allowed ones are tried; ErrRefused says that there is none.
+// name only allowed ones are tried; ErrRefused says that there is none. An allowed one may be back later, so if it could not be
+// connected to, the error is another one.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -173,19 +179,33 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if _, err := netip.ParseAddr(host); err != nil {
 		address = net.JoinHostPort(strings.TrimSuffix(host, ".")+".", port)
 	}
-	connection, err := d.dialer.DialContext(ctx, network, address)
-	if errors.Is(err, ErrRefused) {
-		return nil, ErrRefused // without the address, which would reveal internal name resolution
+	var allowed atomic.Bool
+	connection, err := d.dialer.DialContext(context.WithValue(ctx, allowedKey{}, &allowed), network, address)
+	switch {
+	case !errors.Is(err, ErrRefused):
+		return connection, err
+	case allowed.Load():
+		return nil, errNotConnected
 	}
-	return connection, err
+	return nil, ErrRefused // without the address, which would reveal internal name resolution
 }
+
+// allowedKey is the context's key of an *atomic.Bool: whether the dial has tried an allowed address. Addresses of the two families are tried
+// at the same time.
+type allowedKey struct{}
 
 // control runs between the creation of a socket and its connection, with the address that the kernel gets: nothing can
 // change it afterwards.
-func (g Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+func (g Guard) control(ctx context.Context, network, address string, _ syscall.RawConn) error {
 	peer, err := netip.ParseAddrPort(address)
 	if err != nil || (network != "tcp4" && network != "tcp6") {
 		return ErrRefused
 	}
-	return g.Check(peer.Addr())
+	if err := g.Check(peer.Addr()); err != nil {
+		return err
+	}
+	if allowed, ok := ctx.Value(allowedKey{}).(*atomic.Bool); ok {
+		allowed.Store(true)
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
 	"github.com/merchant-operator/merchant-operator/test/dnstest"
+	"github.com/merchant-operator/merchant-operator/test/freeport"
 )
 
 func guard(t testing.TB, open ...string) egress.Guard {
@@ -475,6 +477,26 @@ func TestDial_NameWithSomeAllowedAddresses(t *testing.T) {
 		t.Errorf("connected to %s", peer)
 	}
 	_ = connection.Close()
+}
+
+// A receiver that is down comes back, whatever else its name means; and the error says nothing about the addresses.
+func TestDial_AllowedAddressIsDown(t *testing.T) {
+	names := dnstest.Start(t)
+	dialer := egress.NewDialer(guard(t, "127.0.0.2/32"), names.Resolver(), patience)
+	port, err := freeport.Choose() // nobody listens
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, addresses := range map[string][]string{
+		"refused first": {"127.0.0.1", "127.0.0.2"},
+		"both families": {"::1", "127.0.0.2"},
+	} {
+		names.Set("shop.example", addresses...)
+		_, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort("shop.example", strconv.Itoa(port)))
+		if err == nil || errors.Is(err, egress.ErrRefused) || strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "::1") {
+			t.Errorf("%s: %v, want an error that is not ErrRefused and has no refused address", name, err)
+		}
+	}
 }
 
 // IPv4 within IPv6 has no block of its own to be opened, and would be another's.
