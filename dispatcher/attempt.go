@@ -45,7 +45,7 @@ type sender interface {
 func (d *deliverer) Attempt(ctx context.Context, j queue.Job) queue.Result {
 	event, holder := j.Lease.Event, d.holders.in(j.Lease.Event.Bucket())
 	if !holder.await(ctx, j.Holder, d.now, j.StartBy) {
-		d.Defer(ctx, 0, queue.ReasonBusy, j)
+		d.Defer(ctx, 0, queue.DeferredBusy, j)
 		return queue.Inconclusive
 	}
 	body, err := feed.Encode(event)
@@ -79,10 +79,10 @@ func (d *deliverer) Attempt(ctx context.Context, j queue.Job) queue.Result {
 		}
 		return queue.Succeeded
 	case result.Reason == delivery.ReasonInterrupted && ctx.Err() == nil: // the lease may be lost
-		d.Defer(ctx, 0, queue.ReasonBusy, j)
+		d.Defer(ctx, 0, queue.DeferredBusy, j)
 		return queue.Inconclusive
 	case result.Reason == delivery.ReasonInterrupted: // by the shutdown
-		d.Defer(ctx, 0, queue.ReasonStopping, j)
+		d.Defer(ctx, 0, queue.DeferredStopping, j)
 		return queue.Inconclusive
 	}
 	if d.index.Endpoint(event.MerchantID).Target != j.Endpoint.Target { // a 410 of the former URL must not disable the present one

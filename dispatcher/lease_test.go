@@ -311,7 +311,7 @@ func TestLease_OpenBreaker(t *testing.T) {
 	touched()
 	dispatchertest.Eventually(t, "the breaker is open", func() bool { return attempts.Load() == queue.BreakerThreshold && d.queues.InFlight() == 0 })
 	dispatchertest.Eventually(t, "the events that were leased wait in Redis", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.ReasonBreaker)) >= jobsPerAttempt-queue.BreakerThreshold
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.DeferredBreaker)) >= jobsPerAttempt-queue.BreakerThreshold
 	})
 	const seconds = 60
 	for second := range seconds {

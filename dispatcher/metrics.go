@@ -111,7 +111,7 @@ func (m *metrics) initialize() {
 	for _, reason := range slices.Concat(failureReasons(), []string{reasonDisabled, reasonEncodeError, outbox.ReasonDecodeError, outbox.ReasonTooMany}) {
 		m.newDeadLetters.WithLabelValues(reason)
 	}
-	for _, reason := range []string{queue.ReasonBusy, deferredChanged, queue.ReasonBreaker, queue.ReasonStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
+	for _, reason := range []string{queue.DeferredBusy, deferredChanged, queue.DeferredBreaker, queue.DeferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, bin := range refundAges {

@@ -193,7 +193,7 @@ func TestPoll_OpenBreaker(t *testing.T) {
 	d.now = func() time.Time { return noon } // the breaker stays open
 	start(t, d)
 	dispatchertest.Eventually(t, "its breaker is open", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.ReasonBreaker)) > 0 && d.queues.InFlight() == 0
+		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.DeferredBreaker)) > 0 && d.queues.InFlight() == 0
 	})
 	const polls, zsets = 5, 2 * session.Buckets
 	before := f.commands(t)

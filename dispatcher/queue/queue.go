@@ -34,9 +34,9 @@ type Job struct {
 
 // Why a job is deferred. They label a metric.
 const (
-	ReasonBusy     = "busy"
-	ReasonBreaker  = "breaker"
-	ReasonStopping = "stopping"
+	DeferredBusy     = "busy"
+	DeferredBreaker  = "breaker"
+	DeferredStopping = "stopping"
 )
 
 // Result is what an attempt says about its endpoint.
@@ -155,11 +155,11 @@ func (q *Queues) Offer(ctx context.Context, j Job) (delay time.Duration, reason 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return 0, ReasonStopping, false
+		return 0, DeferredStopping, false
 	}
 	queue := q.queue(j)
 	if open := queue.breaker.remaining(q.now()); open > 0 {
-		return open, ReasonBreaker, false
+		return open, DeferredBreaker, false
 	}
 	queue.jobs = append(queue.jobs, j)
 	q.waiting++
@@ -199,7 +199,7 @@ func (q *Queues) work(ctx context.Context, queue *accountQueue, j Job) {
 	for ok := true; ok; {
 		started, result := time.Now(), Inconclusive // a jump of the clock is no slow attempt
 		if q.now().After(j.StartBy) {
-			q.worker.Defer(ctx, 0, ReasonBusy, j)
+			q.worker.Defer(ctx, 0, DeferredBusy, j)
 		} else {
 			result = q.worker.Attempt(ctx, j)
 		}
@@ -235,7 +235,7 @@ func (q *Queues) finish(ctx context.Context, queue *accountQueue, j Job, result 
 	q.start(ctx)
 	q.mu.Unlock()
 	if len(rest) > 0 {
-		q.worker.Defer(ctx, delay, ReasonBreaker, rest...)
+		q.worker.Defer(ctx, delay, DeferredBreaker, rest...)
 	}
 	return next, nextJob, ok
 }
@@ -253,7 +253,7 @@ func (q *Queues) Close(ctx context.Context) {
 	}
 	q.waiting = 0
 	q.mu.Unlock()
-	q.worker.Defer(ctx, 0, ReasonStopping, rest...)
+	q.worker.Defer(ctx, 0, DeferredStopping, rest...)
 }
 
 // Wait reports whether all attempts end within the timeout. Call it after Close.

@@ -186,7 +186,7 @@ func TestTake_FailingEndpoint(t *testing.T) {
 		f.answer(started[n]) <- Failed
 	}
 	f.awaitDeferred(t, "a5 breaker", "a6 breaker", "a7 breaker", "a8 breaker")
-	if after, why := f.offerJob("a", 9); why != ReasonBreaker || after != minOpen {
+	if after, why := f.offerJob("a", 9); why != DeferredBreaker || after != minOpen {
 		t.Errorf("while it is open: %s, after %s", why, after)
 	}
 	if _, why := f.offerJob("b", 0); why != "" {
@@ -258,7 +258,7 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 	}
 	f.Close(t.Context())
 	f.awaitDeferred(t, "a2 stopping")
-	if after, why := f.offerJob("e", 0); why != ReasonStopping || after != 0 {
+	if after, why := f.offerJob("e", 0); why != DeferredStopping || after != 0 {
 		t.Errorf("after it was closed: %s, after %s", why, after)
 	}
 	f.answer("a1") <- Succeeded

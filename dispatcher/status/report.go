@@ -63,30 +63,10 @@ func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	r.retries.forget(r.now())
-	var changes []healthChange
-	unhealthy := map[string]int{}
-	for _, work := range pending {
-		if !work.Endpoints {
-			continue
-		}
-		found, err := r.outbox.WatchedEndpoints(ctx, work.Bucket)
-		if err != nil {
-			return false, err
-		}
-		for _, state := range found.States {
-			change, due, err := r.findChange(ctx, state, found.Now)
-			if err != nil {
-				return false, err
-			}
-			if change.health.Status == metav1.ConditionFalse {
-				unhealthy[change.health.Reason]++
-			}
-			if due {
-				changes = append(changes, change)
-			}
-		}
+	changes, err := r.findChanges(ctx, pending)
+	if err != nil {
+		return false, err
 	}
-	r.metrics.set(unhealthy)
 	budget := &reportBudget{left: changesPerRound, counts: countsPerRound}
 	for _, change := range inTurn(changes, r.lastReported) {
 		if !budget.allows(change.countsOnly()) || !r.retries.due(change.endpoint, r.now()) {
@@ -98,6 +78,34 @@ func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 		}
 	}
 	return false, r.reportBlocked(ctx, pending, budget)
+}
+
+// findChanges returns the changed health of the endpoints in these buckets, and counts the unhealthy ones for the metrics. The error is of Redis.
+func (r *Reporter) findChanges(ctx context.Context, pending []outbox.PendingReports) (changes []healthChange, err error) {
+	unhealthy := map[string]int{}
+	for _, work := range pending {
+		if !work.Endpoints {
+			continue
+		}
+		found, err := r.outbox.WatchedEndpoints(ctx, work.Bucket)
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range found.States {
+			change, due, err := r.findChange(ctx, state, found.Now)
+			if err != nil {
+				return nil, err
+			}
+			if change.health.Status == metav1.ConditionFalse {
+				unhealthy[change.health.Reason]++
+			}
+			if due {
+				changes = append(changes, change)
+			}
+		}
+	}
+	r.metrics.set(unhealthy)
+	return changes, nil
 }
 
 // healthChange is health to report. The last report said something else, or it is due again.
