@@ -157,6 +157,64 @@ func TestConsole_PagesInTurn(t *testing.T) {
 	}
 }
 
+// stalledReader is a client that reads nothing until it goes on.
+type stalledReader struct {
+	*httptest.ResponseRecorder
+
+	stalled chan<- struct{}
+	goOn    <-chan struct{}
+}
+
+// Write waits as on a full socket.
+func (r stalledReader) Write(p []byte) (int, error) {
+	r.stalled <- struct{}{}
+	<-r.goOn
+	return r.ResponseRecorder.Write(p)
+}
+
+// Four people each stall as many pages as one person may have, which are all pages that may be in progress at once. Pages
+// of another person are served, and a fifth page of one of the four waits for the pages of its person.
+func TestConsole_StalledReaders(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("acme")
+	f.grant(group("shop-staff"), []string{"get", "viewpayments"})
+	stalling, others := []oidctest.User{alice, bob, dora, mallory}, f.signedIn(many)
+	stalled, goOn := make(chan struct{}), make(chan struct{})
+	var readers sync.WaitGroup
+	alices := f.signedIn(alice)
+	for _, who := range stalling {
+		cookie := findCookie(t, f, f.signedIn(who), loginCookie)
+		for range maxPages / len(stalling) {
+			request := httptest.NewRequest(http.MethodGet, f.URL+"/?all=yes", nil)
+			request.AddCookie(cookie)
+			answer := httptest.NewRecorder()
+			readers.Go(func() {
+				f.handler().ServeHTTP(stalledReader{answer, stalled, goOn}, request)
+				length, err := strconv.Atoi(answer.Header().Get("Content-Length"))
+				if answer.Code != http.StatusOK || err != nil || answer.Body.Len() != length {
+					t.Errorf("a stalled page: %d, %d bytes of %q", answer.Code, answer.Body.Len(), answer.Header().Get("Content-Length"))
+				}
+			})
+			<-stalled
+		}
+	}
+	for _, path := range []string{"/", "/merchants/" + f.namespace + "/acme", "/merchants/" + f.namespace + "/acme/payments"} {
+		if page := others.Get(t, f.URL+path); page.Status != http.StatusOK {
+			t.Errorf("another person's page %s: %d %s", path, page.Status, page.Text)
+		}
+	}
+	f.turnTimeout = time.Millisecond
+	if page := alices.Get(t, f.URL+"/"); page.Status != http.StatusServiceUnavailable || page.Header.Get("Retry-After") == "" {
+		t.Errorf("a fifth page of a person: %d %s", page.Status, page.Text)
+	}
+	close(goOn)
+	readers.Wait()
+	f.turnTimeout = defaultTurnTimeout
+	if page := alices.Get(t, f.URL+"/"); page.Status != http.StatusOK {
+		t.Errorf("when the readers have gone on: %d %s", page.Status, page.Text)
+	}
+}
+
 func scriptsRun(t *testing.T, commandStatistics string) (calls int64) {
 	t.Helper()
 	for line := range strings.Lines(commandStatistics) {

@@ -31,7 +31,8 @@ type gate struct {
 	rights     *rights.Reviewer
 	objects    *objects.Client
 	namespaces []string      // whose Merchants are shown; empty: all
-	turns      *web.Inflight // pages in progress that read keys or payments
+	turns      *web.Inflight // pages that read keys or payments and are not rendered yet
+	unsent     *web.Inflight // the same pages, until their client has read them
 	// turnTimeout is how long a page waits for its turn.
 	turnTimeout time.Duration
 }
@@ -81,26 +82,69 @@ func (r *routes) signedIn(pattern string, handle personHandler) {
 }
 
 const (
-	// maxPages bounds the pages in progress that read keys or payments, because each costs memory.
+	// maxPages bounds the pages that read keys or payments and are not rendered yet, because each costs memory.
 	maxPages = 16
-	// maxPersonPages bounds such pages of one person, so that nobody takes all places.
+	// maxPersonPages bounds such pages of one person, also those that are rendered and not sent, so that nobody takes all
+	// places.
 	maxPersonPages = 4
+	// maxUnsentPages bounds such pages of all, also those that are rendered and not sent. A rendered page is at most
+	// a few hundred kilobytes.
+	maxUnsentPages = 256
 	// defaultTurnTimeout is how long a page waits for its turn.
 	defaultTurnTimeout = 2 * time.Second
 )
 
-// inTurn returns the handler of a page that costs memory: each waits for its turn before it reads anything.
+// inTurn returns the handler of a page that costs memory: each waits for its turn before it reads anything. Its turn ends
+// before the page is sent: a client that reads slowly holds one rendered page, and a place of its own person.
 func (g *gate) inTurn(handle personHandler) personHandler {
 	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
 		ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
 		defer cancel()
-		end, err := g.turns.Await(ctx, viewer.User)
+		end, err := g.unsent.Await(ctx, viewer.User)
 		if err != nil {
 			return err
 		}
 		defer end()
-		return handle(w, req, viewer)
+		page := &renderedPage{ResponseWriter: w}
+		if err := g.render(ctx, page, req, viewer, handle); err != nil {
+			return err
+		}
+		page.send()
+		return nil
 	}
+}
+
+// render has the handler write a page in its turn, for which it waits until ctx ends.
+func (g *gate) render(ctx context.Context, page *renderedPage, req *http.Request, viewer login.Person, handle personHandler) error {
+	end, err := g.turns.Await(ctx, viewer.User)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return handle(page, req, viewer)
+}
+
+// renderedPage keeps a response until it is sent.
+type renderedPage struct {
+	http.ResponseWriter
+
+	status int
+	body   []byte
+}
+
+// WriteHeader keeps the status.
+func (p *renderedPage) WriteHeader(status int) { p.status = status }
+
+// Write keeps the bytes.
+func (p *renderedPage) Write(b []byte) (int, error) {
+	p.body = append(p.body, b...)
+	return len(b), nil
+}
+
+// send writes the response to the client.
+func (p *renderedPage) send() {
+	p.ResponseWriter.WriteHeader(cmp.Or(p.status, http.StatusOK))
+	_, _ = p.ResponseWriter.Write(p.body) // the client may have gone
 }
 
 const merchantPath = "/merchants/{namespace}/{name}"
