@@ -40,15 +40,20 @@ func newReplicated(target *redis.UniversalOptions, options Options) *replicated 
 	return &replicated{newClient(target, timeout, options.PoolSize), timeout, options.Replicas, options.ReplicaTimeout}
 }
 
-// checkReplicas logs each server that has fewer replicas than Options.Replicas now, and so answers no RunReplicated. It decides nothing: a
-// replica may be away for a while, and what does not wait for it is served.
+// checkReplicas logs each server that answers no RunReplicated: it has fewer replicas than Options.Replicas now, or the user may not wait for
+// them. It decides nothing: a replica may be away for a while, and what does not wait for it is served.
 func (c *Client) checkReplicas(ctx context.Context, log *slog.Logger) {
 	if c.replicas == nil {
 		return
 	}
-	check := func(ctx context.Context, server redis.Cmdable, address string) {
+	check := func(ctx context.Context, server redis.UniversalClient, address string) {
 		ctx, cancel := context.WithTimeout(ctx, c.timeout)
 		defer cancel()
+		// It waits for no replica. Some servers of others know no WAIT, so only a missing right is certain to be a mistake.
+		if err := server.Do(ctx, "WAIT", 0, 1).Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
+			log.Error("the user of this server of Redis may not run WAIT: settlements get 503. Add +wait to its ACL, or set --settlement-replicas=0",
+				"server", address)
+		}
 		info, err := server.Info(ctx, "replication").Result()
 		connected, known := infoField(info, "connected_slaves")
 		if found, invalid := strconv.Atoi(connected); err == nil && known && invalid == nil && found < c.replicas.replicas {
