@@ -188,7 +188,10 @@ func TestSender_Sends(t *testing.T) {
 			s := f.sender(t, ServerOptions{
 				URL: test.scheme + "://example.com:" + port, CAFile: authority, Username: test.server.Username, Password: test.server.Password,
 			})
-			s.server.dial = func(ctx context.Context, network, _ string) (net.Conn, error) { // its name is resolved to us
+			s.server.dial = func(ctx context.Context, network, address string) (net.Conn, error) { // its name is resolved to us
+				if want := "example.com.:" + port; address != want {
+					t.Errorf("dials %s, want %s: the search list of a pod must not complete it", address, want)
+				}
 				return new(net.Dialer).DialContext(ctx, network, mails.Address())
 			}
 			id := f.paid(t, func(n *store.NewSession) { n.Charge.TaxCents, n.Charge.TipCents = new(int64(200)), new(int64(100)) })
@@ -522,6 +525,18 @@ func TestNewMessage_HostileAddress(t *testing.T) {
 	await.Until(t, patience, "all are dropped", func() bool { return s.outcomes(t, outcomeDropped) == float64(len(hostile)) })
 	if mails.Tries() != 0 || f.waiting(t) != 0 || strings.Contains(f.log.String(), "@example.org") {
 		t.Errorf("%d mails were started, %d receipts wait; the log:\n%s", mails.Tries(), f.waiting(t), f.log.String())
+	}
+}
+
+// A name that cannot be outside the cluster, and an address, stay as they are.
+func TestCompleteName(t *testing.T) {
+	for host, want := range map[string]string{
+		"mail.example.com": "mail.example.com.", "mail.example.com.": "mail.example.com.", "mail": "mail", "localhost": "localhost",
+		"192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::1",
+	} {
+		if got := completeName(host); got != want {
+			t.Errorf("%s becomes %s, want %s", host, got, want)
+		}
 	}
 }
 

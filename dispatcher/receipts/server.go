@@ -100,6 +100,15 @@ func newServer(o ServerOptions) (*server, error) {
 
 func isNotASCII(r rune) bool { return r > unicode.MaxASCII }
 
+// completeName returns a host for the resolver. A name with a dot is complete, as those of webhooks: with a pod's search list mail.example would be
+// Service mail of the namespace example, if the name is not there for a moment.
+func completeName(host string) string {
+	if _, err := netip.ParseAddr(host); err == nil || !strings.Contains(host, ".") || strings.HasSuffix(host, ".") {
+		return host
+	}
+	return host + "."
+}
+
 func isLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
@@ -213,7 +222,7 @@ func (s *server) client(ctx context.Context, message *gomail.Msg) (*gomail.Clien
 	options := []gomail.Option{
 		gomail.WithTLSPolicy(policy), gomail.WithTLSConfig(s.tls), gomail.WithTimeout(attemptTimeout), gomail.WithoutNoop(), gomail.WithoutRset(),
 		gomail.WithDialContextFunc(func(dialing context.Context, network, _ string) (net.Conn, error) {
-			dialed, err := s.dial(dialing, network, net.JoinHostPort(s.host, s.port))
+			dialed, err := s.dial(dialing, network, net.JoinHostPort(completeName(s.host), s.port))
 			if err != nil {
 				return nil, err
 			}
