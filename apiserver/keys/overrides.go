@@ -141,7 +141,7 @@ func (w *Overrides) enqueue(override queuedOverride) {
 	queue.writing = true
 	w.mu.Unlock()
 	if start {
-		go w.drain(bucket, queue)
+		go w.drain(context.Background(), bucket, queue)
 	}
 }
 
@@ -242,7 +242,7 @@ func (w *Overrides) behind(bucket session.Bucket) bool {
 }
 
 // drain writes the overrides of a bucket until there are none, or Redis fails.
-func (w *Overrides) drain(bucket session.Bucket, queue *overrideQueue) {
+func (w *Overrides) drain(ctx context.Context, bucket session.Bucket, queue *overrideQueue) {
 	for {
 		w.mu.Lock()
 		overrides := queue.next(maxOverrideWrites, false)
@@ -255,7 +255,7 @@ func (w *Overrides) drain(bucket session.Bucket, queue *overrideQueue) {
 		w.mu.Unlock()
 		var writes sync.WaitGroup
 		for _, override := range overrides {
-			writes.Go(func() { _ = w.writeQueued(context.Background(), queue, override) })
+			writes.Go(func() { _ = w.writeQueued(ctx, queue, override) })
 		}
 		writes.Wait()
 	}
@@ -346,7 +346,7 @@ func (w *Overrides) retry(ctx context.Context) {
 		w.removeEmpty(bucket)
 		w.mu.Unlock()
 		if start {
-			w.drain(bucket, queue)
+			w.drain(ctx, bucket, queue)
 		}
 		return nil
 	})
