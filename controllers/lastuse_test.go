@@ -254,7 +254,7 @@ func rounds(t *testing.T, count int, keysOf map[string]int) map[string]int {
 	return reported
 }
 
-// A tenant with many keys in use, whose statuses are outdated all the time, delays those of no other.
+// A tenant with many keys in use, whose statuses are outdated all the time, delays the statuses of no other tenant.
 func TestLastUses_Neighbour(t *testing.T) {
 	got := rounds(t, 1, map[string]int{"attacker": 400, "victim": 20})
 	if want := map[string]int{"attacker": lastUseWrites - 20, "victim": 20}; !maps.Equal(got, want) {

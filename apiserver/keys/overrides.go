@@ -261,7 +261,7 @@ func (w *Overrides) drain(ctx context.Context, bucket session.Bucket, queue *ove
 	}
 }
 
-// writeQueued writes an override of a queue. The error is that of Redis if it serves nobody.
+// writeQueued writes an override of a queue. It returns an error only if the Redis server serves nobody.
 func (w *Overrides) writeQueued(ctx context.Context, queue *overrideQueue, override store.Override) error {
 	err := w.tryWrite(ctx, override)
 	w.mu.Lock()

@@ -26,7 +26,7 @@ type Progress struct {
 // Unseen is the state of an object whose status is of an older spec.
 const Unseen = "the operator has not seen it yet"
 
-// Await reads an object until it is done, and prints each change of what it waits for. A timeout is a terminal.NegativeError, and so is an
+// Await reads an object until it is done, and prints what it waits for each time that this changes. A timeout is a terminal.NegativeError, and so is an
 // object that waits for a person; with 0 it does not wait.
 func (c *Cluster) Await(ctx context.Context, timeout time.Duration, object client.Object, look func() Progress) error {
 	if timeout == 0 {

@@ -114,7 +114,7 @@ func (p *Problems) String() string {
 	return text
 }
 
-// DescribeError returns the words of an error for people, also if the API server says what it did not check.
+// DescribeError returns the words of an error for people. They also say if the API server left rules unchecked because of other errors.
 func DescribeError(err error) string {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(status) || status.ErrStatus.Details == nil {

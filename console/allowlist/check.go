@@ -22,7 +22,7 @@ type Check struct {
 	RefusedKeys   []string
 }
 
-// Check returns the allowlist of the Merchant, and what it and the lists of the keys say to the address that the viewer asks about.
+// Check returns the allowlist of the Merchant, and whether the address that the viewer asks about is on that list and on the lists of the keys.
 func (h *Handler) Check(r *web.Request, keys []*v1alpha1.ApiKey) (Check, error) {
 	check := Check{
 		Asked: strings.Trim(r.URL.Query().Get("address"), " \t"), ReportOnly: r.Merchant.Spec.IPAllowlistMode == v1alpha1.IPAllowlistReport,

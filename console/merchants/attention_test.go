@@ -114,7 +114,7 @@ func attentionText(t *testing.T, page *merchantPage) (text, action string) {
 	return text, action
 }
 
-// Git takes away what it would undo.
+// The page offers no action that Git would undo.
 func TestMerchantPage_AttentionGitManaged(t *testing.T) {
 	m := &v1alpha1.Merchant{Spec: v1alpha1.MerchantSpec{Webhook: &v1alpha1.Webhook{URL: "https://shop.example"}}}
 	m.Status.Allowlist = &v1alpha1.AllowlistStatus{Refused: []v1alpha1.RefusedBlock{{Block: "203.0.113.0/24", Requests: 2, LastSeen: metav1.Now()}}}

@@ -36,7 +36,7 @@ type Index struct {
 	cache client.Reader
 	// apiReader reads from the API server what the cache does not have yet.
 	apiReader client.Reader
-	// namespace is that of the tombstones.
+	// namespace is the credentials namespace, which has the tombstones.
 	namespace string
 	// tombstones has published.Tombstone, and claims the key id of a published.DigestClaim, by version.
 	tombstones, claims *lru.Cache
@@ -253,7 +253,7 @@ func (i *Index) read(ctx context.Context, tombstone published.Tombstone) (*Entry
 	return &Entry{found, configMap}, nil
 }
 
-// unforgettable returns those of the tombstones of ApiKeys of a namespace that have a claim to a replaced key.
+// unforgettable returns the tombstones of ApiKeys of a namespace whose key ids have a claim to a replaced key.
 func (i *Index) unforgettable(ctx context.Context, namespace string, all []Entry) ([]Entry, error) {
 	if len(all) == 0 {
 		return nil, nil

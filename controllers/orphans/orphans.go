@@ -37,7 +37,7 @@ type Sweeper struct {
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	// Tombstones are those of deleted objects.
+	// Tombstones finds the tombstones of deleted objects.
 	Tombstones *budget.Index
 	Audit      auditlog.Log
 	// Clock is used for the expiry of tombstones.

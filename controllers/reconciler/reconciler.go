@@ -30,7 +30,7 @@ type Base struct {
 	APIReader client.Reader
 	// Secrets are those in the tenants' namespaces.
 	Secrets tenantsecret.Secrets
-	// Tombstones are those of deleted objects.
+	// Tombstones finds the tombstones of deleted objects.
 	Tombstones *budget.Index
 	Events     recorder.EventRecorder
 	Audit      auditlog.Log
