@@ -21,6 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	receiptstore "github.com/merchant-operator/merchant-operator/internal/store/receipts"
 )
 
 // Run dispatches until ctx ends, then drains: it leases nothing more, finishes the attempts in progress and releases the
@@ -69,7 +70,7 @@ func Run(ctx context.Context, options Options) error {
 	mails := func(context.Context) {}
 	if options.MailServer.Enabled() {
 		sender, err := receipts.New(receipts.Options{
-			Server: options.MailServer, Store: sessions, Log: d.log, Registerer: r.Registry, ShutdownTimeout: options.ShutdownTimeout,
+			Server: options.MailServer, Store: receiptstore.New(r.Redis), Log: d.log, Registerer: r.Registry, ShutdownTimeout: options.ShutdownTimeout,
 		})
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 // Options configure a Sender. All are required.
 type Options struct {
 	Server     ServerOptions
-	Store      *store.Store
+	Store      *receipts.Store
 	Log        *loop.Log
 	Registerer prometheus.Registerer
 	// ShutdownTimeout is how long the tries in progress may take when Run ends.
@@ -46,7 +46,7 @@ type Options struct {
 // Sender sends receipts.
 type Sender struct {
 	server          *server
-	store           *store.Store
+	store           *receipts.Store
 	log             *loop.Log
 	metrics         *metrics
 	shutdownTimeout time.Duration
@@ -100,12 +100,12 @@ func (s *Sender) Run(ctx context.Context) {
 
 // poll starts tries of receipts that are due, as many as there are free workers.
 func (s *Sender) poll(ctx, tries context.Context) error {
-	pending, err := s.store.PendingReceipts(ctx)
+	pending, err := s.store.Pending(ctx)
 	if err != nil && len(pending) == 0 {
 		return err
 	}
 	var all int64
-	var due []store.PendingReceipts
+	var due []receipts.Pending
 	for _, bucket := range pending {
 		all += bucket.All
 		if bucket.Due > 0 {
@@ -126,7 +126,7 @@ func (s *Sender) poll(ctx, tries context.Context) error {
 		if share == 0 {
 			break
 		}
-		leased, leaseErr := s.store.LeaseReceipts(ctx, bucket.Bucket, leaseTime, share)
+		leased, leaseErr := s.store.Lease(ctx, bucket.Bucket, leaseTime, share)
 		for _, receipt := range leased {
 			<-s.free // nobody else takes one
 			s.running.Go(func() {
@@ -143,11 +143,11 @@ func (s *Sender) poll(ctx, tries context.Context) error {
 }
 
 // work makes one try of a leased receipt, and records what became of it.
-func (s *Sender) work(ctx context.Context, leased store.LeasedReceipt) {
+func (s *Sender) work(ctx context.Context, leased receipts.Leased) {
 	deadline := time.Now().Add(leaseTime)
-	receipt, err := s.store.Receipt(ctx, leased)
+	receipt, err := s.store.Read(ctx, leased)
 	switch {
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, redis.ErrCorrupt):
+	case errors.Is(err, receipts.ErrNotOwed), errors.Is(err, redis.ErrCorrupt):
 		s.end(ctx, leased, deadline, outcomeDropped)
 		return
 	case err != nil:
@@ -178,7 +178,7 @@ func (s *Sender) work(ctx context.Context, leased store.LeasedReceipt) {
 		s.end(ctx, leased, deadline, outcomeExpired)
 	default:
 		s.logDelay(tried)
-		s.record(ctx, deadline, func(ctx context.Context) error { return s.store.DeferReceipt(ctx, leased, retryDelay(receipt.Age)) })
+		s.record(ctx, deadline, func(ctx context.Context) error { return s.store.Defer(ctx, leased, retryDelay(receipt.Age)) })
 	}
 }
 
@@ -194,8 +194,8 @@ func (s *Sender) logDelay(tried attempt) {
 	s.log.Warn("could not send a receipt; retrying", args...)
 }
 
-func (s *Sender) end(ctx context.Context, leased store.LeasedReceipt, deadline time.Time, outcome string) {
-	if s.record(ctx, deadline, func(ctx context.Context) error { return s.store.EndReceipt(ctx, leased) }) {
+func (s *Sender) end(ctx context.Context, leased receipts.Leased, deadline time.Time, outcome string) {
+	if s.record(ctx, deadline, func(ctx context.Context) error { return s.store.End(ctx, leased) }) {
 		s.metrics.ended.WithLabelValues(outcome).Inc()
 	}
 }

@@ -55,12 +55,7 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{redis: server, Services: storetest.OpenWith(t, server.URL(), store.Options{Receipts: true}), asks: storetest.Merchant()}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = storetest.Must
 
 // paid creates a session that is paid.
 func (f *fixture) paid(t *testing.T, change ...func(*store.NewSession)) session.ID {
@@ -83,7 +78,7 @@ func (f *fixture) sender(t *testing.T, options ServerOptions) *Sender {
 	t.Helper()
 	options.From = from
 	s, err := New(Options{
-		Server: options, Store: f.Store, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
+		Server: options, Store: f.Services.Receipts, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
 		Registerer: prometheus.NewRegistry(), ShutdownTimeout: patience,
 	})
 	must(t, err)
@@ -111,7 +106,7 @@ func run(t *testing.T, s *Sender) (stop func()) {
 // waiting is how many receipts are listed.
 func (f *fixture) waiting(t *testing.T) (all int64) {
 	t.Helper()
-	pending, err := f.PendingReceipts(t.Context())
+	pending, err := f.Receipts.Pending(t.Context())
 	must(t, err)
 	for _, bucket := range pending {
 		all += bucket.All
@@ -421,7 +416,7 @@ func TestSender_Killed(t *testing.T) {
 	f := newFixture(t)
 	mails := startMail(t, mailtest.Options{})
 	id := f.paid(t)
-	leased, err := f.LeaseReceipts(t.Context(), id.Bucket(), time.Hour, 1) // then it was killed
+	leased, err := f.Receipts.Lease(t.Context(), id.Bucket(), time.Hour, 1) // then it was killed
 	must(t, err)
 	s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
 	other := f.paid(t)
@@ -432,7 +427,7 @@ func TestSender_Killed(t *testing.T) {
 	}
 	f.makeDue(t) // the lease has ended
 	await.Until(t, patience, "it is sent", func() bool { return s.outcomes(t, outcomeSent) == 2 })
-	if err := f.EndReceipt(t.Context(), leased[0]); err == nil {
+	if err := f.Receipts.End(t.Context(), leased[0]); err == nil {
 		t.Error("the killed one may still end it")
 	}
 }
@@ -588,20 +583,17 @@ func TestSender_AbortedAfterAcceptance(t *testing.T) {
 // In a Redis Cluster each bucket is asked on its own.
 func TestSender_RedisCluster(t *testing.T) {
 	servers := storetest.StartCluster(t)
-	client := storetest.Client(t, "redis+cluster://"+servers[0].Addr()+"?addr="+servers[1].Addr())
-	s, err := store.New(client, store.Options{Receipts: true})
-	must(t, err)
+	f := &fixture{Services: storetest.OpenWith(t, "redis+cluster://"+servers[0].Addr()+"?addr="+servers[1].Addr(), store.Options{Receipts: true})}
 	mails := startMail(t, mailtest.Options{})
 	const receipts = 20
 	for range receipts {
 		asks, request := storetest.Merchant(), storetest.NewSession()
 		request.Charge.CustomerEmail, request.TimeZone = customer, "Etc/GMT-1"
-		_, created, err := s.CreateSession(t.Context(), asks, request)
+		_, created, err := f.CreateSession(t.Context(), asks, request)
 		must(t, err)
-		_, err = s.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: request.Charge.AmountCents})
+		_, err = f.Settle(t.Context(), created.Session.ID, session.Payment{Ref: "a", Outcome: session.Completed, AmountCents: request.Charge.AmountCents})
 		must(t, err)
 	}
-	f := &fixture{Services: &storetest.Services{Store: s}}
 	sender := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()})
 	run(t, sender)
 	await.Until(t, patience, "all are sent", func() bool { return sender.outcomes(t, outcomeSent) == receipts })

@@ -23,7 +23,7 @@ var (
 	ErrUnsupported = errors.New("an event of a newer version")
 )
 
-// SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (store/record.go). v is the
+// SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (package sessionhash). v is the
 // amount of a refused payment or of a refund, which no session has, and behind a space its currency if that is not the session's. y of a refund is
 // "<amount of the payment> <sum of its refunds> <refundRef>", r the payment, and w is empty. The record is the last, on a line of its own.
 var SessionFields = [...]string{"s", "x", "e", "r", "y", "v", "w", "f"}

@@ -23,12 +23,7 @@ var shared *redistest.Server
 
 func TestMain(m *testing.M) { redistest.Main(m, func(s *redistest.Server) { shared = s }) }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = storetest.Must
 
 // sameSession compares sessions.
 var sameSession = cmp.AllowUnexported(session.ID{})

@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // Admission is who asks, and what this replica's directory knows of the presented key.
@@ -131,7 +132,7 @@ func (a *Admission) keys(call *merchantCall) {
 
 // endKeys writes the keys of a session that the script may have to expire or end: its own, those that record the event, and the feed.
 func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
-	call.Key("session_key", space, sessionKey, id.String())
+	call.Key("session_key", space, sessionhash.Key, id.String())
 	outbox.WriteKeys(call, space, id, feed.MarkEnded)
 	call.Key("feed_key", space, outbox.FeedKey, id.Account())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // NewSession is a session to be created. Its charge has been validated.
@@ -77,7 +78,7 @@ func (s *Store) writeCreate(call *merchantCall, admission *Admission, request *N
 	space, once := admission.space(), !request.Idempotency.IsZero()
 	var digits [20]byte
 	lifetime := string(strconv.AppendInt(digits[:0], request.Lifetime.Milliseconds(), 10))
-	call.Key("session_key", space, sessionKey, id.String())
+	call.Key("session_key", space, sessionhash.Key, id.String())
 	call.Key("expiry_queue_key", space, expiryQueueKey, lifetime)
 	call.Key("expiry_key", space, outbox.ExpiryKey)
 	if once {
@@ -150,7 +151,7 @@ func newSession(id session.ID, admission *Admission, request NewSession, now tim
 // that an original is gone, or expires.
 func (s *Store) replay(ctx context.Context, reply *redis.Reply, admission Admission, now time.Time) (Created, error) {
 	space := admission.space()
-	id, err := session.ParseID(strings.TrimPrefix(reply.Text(), space.Key(sessionKey)))
+	id, err := session.ParseID(strings.TrimPrefix(reply.Text(), space.Key(sessionhash.Key)))
 	if err != nil {
 		return Created{}, redis.ErrCorrupt
 	}
@@ -158,8 +159,8 @@ func (s *Store) replay(ctx context.Context, reply *redis.Reply, admission Admiss
 	if err := reply.Err(); err != nil {
 		return Created{}, err
 	}
-	exists := found(&fields)
-	original, err := parseSession(id, &fields)
+	exists := sessionhash.Found(&fields)
+	original, err := sessionhash.Parse(id, &fields)
 	if !exists || (err == nil && original.Status == session.Pending && !now.Before(original.ExpiresAt)) {
 		original, err = s.original(ctx, space, id)
 	}
@@ -183,5 +184,5 @@ func (s *Store) original(ctx context.Context, space redis.Keyspace, id session.I
 	if err := reply.Err(); err != nil {
 		return session.Session{}, err
 	}
-	return parseSession(id, &fields)
+	return sessionhash.Parse(id, &fields)
 }

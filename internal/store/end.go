@@ -9,6 +9,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // Cancel ends a pending session of the asking merchant, and succeeds again when it was cancelled
@@ -32,7 +34,7 @@ func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) 
 		return admitted, session.Session{}, err
 	}
 	decision, fields := session.Decision(reply.Text()), reply.List()
-	cancelled, err := parseSession(id, &fields)
+	cancelled, err := sessionhash.Parse(id, &fields)
 	left := time.Duration(reply.Int()) * time.Millisecond
 	if err != nil || reply.Err() != nil {
 		return admitted, session.Session{}, redis.ErrCorrupt
@@ -106,14 +108,14 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	}
 	space := redis.BucketKeyspace(id.Bucket())
 	call := redis.NewCall(settleScript)
-	call.Key("session_key", space, sessionKey, id.String())
+	call.Key("session_key", space, sessionhash.Key, id.String())
 	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
 	call.Key("late_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkLate(payment.Rail, payment.Ref)))
 	call.Key("mismatch_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkMismatch(payment.Rail, payment.Ref)))
 	call.Key("queue_key", space, outbox.QueueKey)
 	call.Key("due_key", space, outbox.DueKey)
 	call.Key("feed_key", space, outbox.FeedKey, id.Account())
-	call.Key("receipts_key", space, receiptsKey)
+	call.Key("receipts_key", space, receipts.Key)
 	call.Key("owed_key", space, owedKey)
 	call.Text("outcome", string(payment.Outcome))
 	call.Flag("merchant_deleted", merchantDeleted)
@@ -138,7 +140,7 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 
 func parseSettlement(id session.ID, reply *redis.Reply) (Settlement, error) {
 	decision, fields := session.Decision(reply.Text()), reply.List()
-	settled, err := parseSession(id, &fields)
+	settled, err := sessionhash.Parse(id, &fields)
 	unstored := reply.Int() == 1
 	if err != nil || reply.Err() != nil {
 		return Settlement{}, redis.ErrCorrupt

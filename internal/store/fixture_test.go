@@ -49,19 +49,16 @@ var (
 	mustCreate     = storetest.MustCreate
 	newDigest      = storetest.Digest
 	merchantTag    = storetest.Tag
+	must           = storetest.Must
 	eventKinds     = storetest.Kinds
 	bucketTag      = storetest.BucketTag
 	sessionEvents  = storetest.Events
 	startCluster   = storetest.StartCluster
 	clientCommands = storetest.ClientCommands
+	paid           = storetest.Paid
+	failed         = storetest.Failed
+	of             = storetest.Of
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 const slots = storetest.Slots
 
@@ -248,19 +245,10 @@ func pendingIn(t storetest.Checker, c *goredis.Client, bucket session.Bucket) []
 }
 
 // bank is the rail of most reports, and card is another one.
-var bank, card = session.NewRail("system:serviceaccount:rails:bank"), session.NewRail("system:serviceaccount:rails:card")
+var bank, card = storetest.Bank, session.NewRail("system:serviceaccount:rails:card")
 
 // rail is the account of a rail.
 var rail = session.NewRail("system:serviceaccount:payments:card-network")
-
-// paid and failed are reports on a session of newSession.
-func paid(ref string) session.Payment {
-	return session.Payment{Rail: bank, Ref: ref, Outcome: session.Completed, AmountCents: 1250}
-}
-
-func failed(ref string) session.Payment {
-	return session.Payment{Rail: bank, Ref: ref, Outcome: session.Failed, AmountCents: 1250, Reason: "no funds"}
-}
 
 func by(rail session.Rail, p session.Payment) session.Payment {
 	p.Rail = rail
@@ -269,11 +257,6 @@ func by(rail session.Rail, p session.Payment) session.Payment {
 
 func in(currency string, p session.Payment) session.Payment {
 	p.Currency = currency
-	return p
-}
-
-func of(amount int64, p session.Payment) session.Payment {
-	p.AmountCents = amount
 	return p
 }
 

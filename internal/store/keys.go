@@ -1,6 +1,6 @@
 package store
 
-// The kinds of keys of this package. Those of events, and what a dispatcher polls, are in package outbox.
+// The kinds of keys of this package. Those of events, and what a dispatcher polls, are in package outbox; sessionhash has the key of a session.
 const (
 	// rateKey + caller holds the caller's theoretical arrival time (GCRA), in microseconds.
 	rateKey = "rate:"
@@ -13,8 +13,6 @@ const (
 	lastUseKey = "used:"
 	// lastUsesReadKey holds since when no last use was lost and when they were last read, in milliseconds; see read_last_uses.lua.
 	lastUsesReadKey = "uses"
-	// sessionKey + session id is the hash of one session.
-	sessionKey = "session:"
 	// idempotencyKey + account + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
 	idempotencyKey = "idem:"
 	// orderKey + account + ":" + hash of an orderRef holds which sessions of the account have it; see orders.go.
@@ -22,8 +20,6 @@ const (
 	// expiryQueueKey + lifetime lists the sessions of one lifetime, in milliseconds, in the order of their creation.
 	expiryQueueKey = "expiry:"
 
-	// receiptsKey lists the receipts to send: ids of sessions by when they are due, in milliseconds; see receipts.go.
-	receiptsKey = "receipts"
 	// owedKey lists the payments that are to be refunded, "<session id> <payment>", by when they were reported, in milliseconds; see owed.go.
 	owedKey = "owed"
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // MaxOrderSessions is how many sessions of an order are listed.
@@ -42,7 +43,7 @@ func (a Account) space() redis.Keyspace {
 
 // sessionKeys is what the keys of its sessions begin with; the random part of the id follows.
 func (a Account) sessionKeys() string {
-	return a.space().Key(sessionKey, session.IDPrefix(a.MerchantID, a.TestMode))
+	return a.space().Key(sessionhash.Key, session.IDPrefix(a.MerchantID, a.TestMode))
 }
 
 // OrderSessions are sessions of one orderRef.
@@ -96,7 +97,7 @@ func (s *Store) expireOrder(ctx context.Context, account Account, orderRef strin
 		call.Key("due_key", space, outbox.DueKey)
 		call.Key("feed_key", space, outbox.FeedKey, account.name())
 		for _, id := range known {
-			call.MoreKey(space, sessionKey, id.String())
+			call.MoreKey(space, sessionhash.Key, id.String())
 			call.MoreKey(space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
 		}
 		call.Text("session_prefix", account.sessionKeys())
@@ -133,11 +134,11 @@ func parseOrder(reply *redis.Reply, account Account, now time.Time) (orderList, 
 			return orderList{}, redis.ErrCorrupt
 		}
 		list.ids = append(list.ids, id)
-		if !found(&fields) {
+		if !sessionhash.Found(&fields) {
 			list.doubtful = append(list.doubtful, id)
 			continue
 		}
-		read, err := parseSession(id, &fields)
+		read, err := sessionhash.Parse(id, &fields)
 		if err != nil {
 			return orderList{}, err
 		}

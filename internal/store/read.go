@@ -9,6 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // Session reads a session of the asking merchant without the customer's address, expiring it first if it is due. Errors are those
@@ -38,7 +39,7 @@ func (s *Store) Story(ctx context.Context, admission Admission, id session.ID) (
 		return admitted, Story{}, err
 	}
 	fields, listed := reply.List(), redis.Reply{}
-	if !found(&fields) {
+	if !sessionhash.Found(&fields) {
 		return admitted, Story{}, ErrNotFound
 	}
 	if reply.More() {
@@ -135,7 +136,7 @@ func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSessio
 }
 
 func parsePublicSession(reply *redis.Reply, id session.ID, now time.Time) (PublicSession, error) {
-	read := PublicSession{Status: parseStatus(reply), ExpiresAt: reply.Millis()}
+	read := PublicSession{Status: sessionhash.ParseStatus(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
 	read.EndedAt = reply.OptionalMillis()
 	if reply.More() {

@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // Errors of refunds that are not recorded.
@@ -55,7 +56,7 @@ func (s *Store) refund(ctx context.Context, id session.ID, refund session.Refund
 	}
 	space := redis.BucketKeyspace(id.Bucket())
 	call := redis.NewCall(refundScript)
-	call.Key("session_key", space, sessionKey, id.String())
+	call.Key("session_key", space, sessionhash.Key, id.String())
 	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
 	call.Key("refund_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkRefund(refund.Rail, refund.Ref)))
 	call.Key("queue_key", space, outbox.QueueKey)

@@ -1,6 +1,6 @@
 local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key, receipts_key, owed_key = unpack(KEYS)
 local outcome, merchant_deleted, payment_ref, cents, currency, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
--- uses: clock, sessions, holds, refused, settle_decisions
+-- uses: clock, sessions, holds, refused, list_receipt, settle_decisions
 
 -- Settles a session with a payment, for a rail.
 -- ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. receipts_key lists the
@@ -86,12 +86,8 @@ if decision == 'applied' then
   fields[at.STATUS], fields[at.PAYMENT_REF] = outcome, payment_ref
   fields[at.REASON], fields[at.PAID_AT] = reason ~= '' and reason, paid_at ~= '' and paid_at
   if outcome == 'COMPLETED' and fields[at.EMAIL] and keep ~= '' then -- a test session sends none
-    -- Behind the end of the session, whose first write a full Redis refuses: from there on it refuses none. A list of another type
-    -- costs mails, never a payment.
-    redis.pcall('ZADD', receipts_key, now_ms, sessions.id(session_key))
-    -- If receipts are turned off, no entry outlives its session.
-    redis.pcall('ZREMRANGEBYSCORE', receipts_key, '-inf', now_ms - keep)
-    redis.pcall('PEXPIRE', receipts_key, keep)
+    -- Behind the end of the session, whose first write a full Redis refuses: from there on it refuses none.
+    list_receipt(receipts_key, sessions.id(session_key), keep)
   end
 elseif refund and stored then
   local record = write_refused(decision, cents, paid_at, currency)

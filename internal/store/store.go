@@ -8,6 +8,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -15,6 +16,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // Each error says what the caller gets to know. Beside these there are redis.ErrCorrupt and redis.ErrUnavailable. None of them
@@ -141,7 +144,7 @@ func script(operation string) *redis.Script {
 	return redis.NewScript(operation, redis.Part(files, operation), parts, constants)
 }
 
-var constants = outbox.Constants.With(redis.Constants{
+var constants = outbox.Constants.With(sessionhash.Constants).With(redis.Constants{
 	"const": {
 		"CORRUPT_RETRY_MS":   redis.LuaInt(corruptRetry.Milliseconds()),
 		"DEFAULT_CURRENCY":   redis.LuaText(session.DefaultCurrency),
@@ -151,26 +154,15 @@ var constants = outbox.Constants.With(redis.Constants{
 		"MAX_DIGEST_USES":    redis.LuaInt(published.MaxDigestUses),
 		"MAX_FAILURES":       redis.LuaInt(maxFailures),
 		"MAX_ORDER_SESSIONS": redis.LuaInt(MaxOrderSessions),
-		"MERCHANT_FIELDS":    merchantFields.List(),
-		"PUBLIC_FIELDS":      publicFields.List(),
 		"RANDOM_LENGTH":      redis.LuaInt(session.RandomLength),
-		"RECORD_AMOUNT":      recordPattern(session.RecordAmount, "%d+"),
-		"RECORD_CURRENCY":    recordPattern(session.RecordCurrency, "%u*"),
 		"SCANNED_AT_ONCE":    redis.LuaInt(scannedAtOnce),
-		"SESSION_FIELDS":     sessionFields.List(),
 		"USE_RETENTION_MS":   redis.LuaInt(useRetention.Milliseconds()),
 	},
-	"at":    sessionFields.Places(),
-	"field": sessionFields.Names(),
-}).With(redis.Constants{
-	"at":    merchantFields.Places(),
-	"field": otherFields.Names(),
 })
 
 // parts are the parts of the scripts, by their names; see redis.NewScript.
 var parts = redis.Parts{
 	"clock":            redis.Clock,
-	"full":             outbox.Parts["full"],
 	"admission":        redis.Part(files, "lib/admission"),
 	"surcharge":        redis.Part(files, "lib/surcharge"),
 	"sessions":         redis.Lazy("open_sessions", outbox.Parts["queue"], outbox.Parts["feed"], redis.Part(files, "lib/sessions")),
@@ -178,6 +170,7 @@ var parts = redis.Parts{
 	"sweep":            redis.Part(files, "lib/sweep"),
 	"list_order":       redis.Part(files, "lib/list_order"),
 	"list_ended":       redis.Part(files, "lib/list_ended"),
+	"list_receipt":     receipts.Parts["list_receipt"],
 	"refused":          redis.Part(files, "lib/refused"),
 	"holds":            redis.Part(files, "lib/holds"),
 	"cancel_decisions": cancelDecisions(),
@@ -207,11 +200,6 @@ var (
 	holdScript          = script("hold")
 	refundScript        = script("refund")
 	pollOwedScript      = script("poll_owed")
-	pollReceiptsScript  = script("poll_receipts")
-	leaseReceiptsScript = script("lease_receipts")
-	readReceiptScript   = script("read_receipt")
-	endReceiptScript    = script("end_receipt")
-	deferReceiptScript  = script("defer_receipt")
 	writeOverrideScript = script("write_override")
 	endOverrideScript   = script("end_override")
 	readOverridesScript = script("read_overrides")
@@ -220,3 +208,17 @@ var (
 	sweepQueueScript    = script("sweep_queue")
 	sweepSessionScript  = script("sweep_session")
 )
+
+// sessionError reads the first word of a reply about one session: whether it is there and can be read.
+func sessionError(reply *redis.Reply) error {
+	switch reply.Text() {
+	case "OK":
+		return nil
+	case "NOT_FOUND":
+		return ErrNotFound
+	default: // "CORRUPT" among them
+		return redis.ErrCorrupt
+	}
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

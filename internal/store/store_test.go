@@ -310,13 +310,6 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	for range 2 {
 		must(t, second(s.Settle(ctx, create(all).ID, paid("a"))))
 	}
-	must(t, c.ZAdd(ctx, tag+"receipts", goredis.Z{Score: 1, Member: "what is this"}).Err())
-	receipts, err := s.LeaseReceipts(ctx, session.MerchantBucket(asks.MerchantID), time.Minute, 10)
-	must(t, err)
-	must(t, second(s.Receipt(ctx, receipts[0])))
-	must(t, s.DeferReceipt(ctx, receipts[0], time.Minute))
-	must(t, s.EndReceipt(ctx, receipts[1]))
-	must(t, second(s.PendingReceipts(ctx)))
 	_, page, err := s.Feed(ctx, asks, feed.Cursor{}, 10)
 	must(t, err)
 	_, _, err = s.Feed(ctx, asks, page.Cursor, 10)

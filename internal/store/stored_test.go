@@ -240,10 +240,10 @@ func readState(t *testing.T, server *redistest.Server, stored state) map[string]
 	keep("a hold of another payment", errText(err), nil)
 	failure, err := s.Settle(t.Context(), held, session.Payment{Rail: "another", Ref: "failed", Outcome: session.Failed, AmountCents: 1250})
 	keep("a repeated failure", failure, err)
-	receipts, err := s.LeaseReceipts(t.Context(), bucket, time.Minute, 10)
+	receipts, err := s.Receipts.Lease(t.Context(), bucket, time.Minute, 10)
 	keep("receipts", len(receipts), err)
 	for _, leased := range receipts {
-		receipt, err := s.Receipt(t.Context(), leased)
+		receipt, err := s.Receipts.Read(t.Context(), leased)
 		keep("receipt", receipt.Session, err)
 	}
 	owed, err := s.RefundsOwed(t.Context(), []time.Duration{0})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // Story is a session with what rails have reported of it: refused payments, and refunds.
@@ -59,7 +60,7 @@ type RefusedPayment struct {
 // the zero ID; redis.ErrCorrupt, redis.ErrUnavailable.
 func (s *Store) ReadStory(ctx context.Context, id session.ID) (Story, error) {
 	call := redis.NewCall(readStoryScript)
-	call.Key("session_key", redis.BucketKeyspace(id.Bucket()), sessionKey, id.String())
+	call.Key("session_key", redis.BucketKeyspace(id.Bucket()), sessionhash.Key, id.String())
 	story, _, err := s.readStory(ctx, id, &call)
 	return story, err
 }
@@ -109,24 +110,24 @@ func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) 
 	return story, &reply, err
 }
 
-// parseStory decodes the fields in the order of sessionFields, and then all fields by their names, if there is something to list.
+// parseStory decodes the fields in the order of const.SESSION_FIELDS, and then all fields by their names, if there is something to list.
 func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
-	read, err := parseSession(id, fields)
+	read, err := sessionhash.Parse(id, fields)
 	if err != nil {
 		return Story{}, err
 	}
 	story, refunds, names := Story{Session: read}, map[string][]Refund{}, []string(nil)
 	for listed.More() {
 		name, text := listed.Text(), listed.Text()
-		if payment, is := strings.CutPrefix(name, refusedField); is {
+		if payment, is := strings.CutPrefix(name, sessionhash.RefusedField); is {
 			refused, ok := parseRefused(payment, text, read.Currency)
 			listed.Require(ok)
 			story.Refused, names = append(story.Refused, refused), append(names, payment)
-		} else if refund, is := strings.CutPrefix(name, refundField); is {
+		} else if refund, is := strings.CutPrefix(name, sessionhash.RefundField); is {
 			payment, refund, ok := parseRefund(refund, text)
 			listed.Require(ok)
 			refunds[payment] = append(refunds[payment], refund)
-		} else if rail, is := strings.CutPrefix(name, failuresField); is {
+		} else if rail, is := strings.CutPrefix(name, sessionhash.FailuresField); is {
 			for ref := range strings.FieldsSeq(text) {
 				story.Failed = append(story.Failed, session.Payment{
 					Rail: session.Rail(rail), Ref: ref, Outcome: session.Failed, AmountCents: read.Charge.AmountCents, Currency: read.Currency,

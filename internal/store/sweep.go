@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // corruptRetry is the time until a session that could not be read is looked at again.
@@ -100,7 +101,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 		call.Key("expiry_queue_key", space, expiryQueueKey, entry.name)
 		for _, listed := range entry.sessions {
 			id, account := parseListed(space, listed)
-			call.MoreKey(space, sessionKey, id)
+			call.MoreKey(space, sessionhash.Key, id)
 			call.MoreKey(space, outbox.EventKey, feed.ListedEventID(id, feed.MarkEnded))
 			call.MoreKey(space, outbox.FeedKey, account)
 		}
@@ -112,7 +113,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 		}
 	} else {
 		id, account := parseListed(space, entry.name)
-		call.Key("session_key", space, sessionKey, id)
+		call.Key("session_key", space, sessionhash.Key, id)
 		call.Key("event_key", space, outbox.EventKey, feed.ListedEventID(id, feed.MarkEnded))
 		call.Key("feed_key", space, outbox.FeedKey, account)
 		call.Text("name", entry.name)
@@ -131,7 +132,7 @@ func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry over
 
 // parseListed returns session id and account of an entry: its name is the key of the session, or whatever else somebody left in the index.
 func parseListed(space redis.Keyspace, name string) (id, account string) {
-	id = strings.TrimPrefix(name, space.Key(sessionKey))
+	id = strings.TrimPrefix(name, space.Key(sessionhash.Key))
 	if parsed, err := session.ParseID(id); err == nil {
 		return id, parsed.Account()
 	}

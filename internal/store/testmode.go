@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // settleTests plays the payments of overdue test sessions that get one without anybody's doing. The session stays in the index until the sweep
@@ -15,7 +16,7 @@ import (
 // redis.ErrUnavailable.
 func (s *Store) settleTests(ctx context.Context, space redis.Keyspace, overdue []overdueEntry) error {
 	for _, entry := range overdue {
-		id, err := session.ParseID(strings.TrimPrefix(entry.name, space.Key(sessionKey)))
+		id, err := session.ParseID(strings.TrimPrefix(entry.name, space.Key(sessionhash.Key)))
 		if err != nil || !id.TestMode() {
 			continue // it is for the sweep alone
 		}

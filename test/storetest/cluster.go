@@ -25,12 +25,12 @@ func StartCluster(t *testing.T, extraArgs ...string) []*redistest.Server {
 		servers[i] = redistest.Start(t, slices.Concat(ClusterArgs, extraArgs)...)
 		c := Inspect(t, servers[i])
 		first, last := i*Slots/3, (i+1)*Slots/3-1
-		check(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
-		check(t, c.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		Must(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
+		Must(t, c.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 		host, port, err := net.SplitHostPort(servers[0].Addr())
-		check(t, err)
+		Must(t, err)
 		if i > 0 {
-			check(t, c.ClusterMeet(t.Context(), host, port).Err())
+			Must(t, c.ClusterMeet(t.Context(), host, port).Err())
 		}
 	}
 	for _, server := range servers {
@@ -41,11 +41,4 @@ func StartCluster(t *testing.T, extraArgs ...string) []*redistest.Server {
 		})
 	}
 	return servers
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -40,7 +40,7 @@ func CheckFull(t *testing.T, server *redistest.Server, cases []FullCase) {
 		t.Run(one.Name, func(t *testing.T) { one.check(t, server, c, ran) })
 	}
 	files, err := filepath.Glob("*.lua")
-	check(t, err)
+	Must(t, err)
 	for _, file := range files {
 		if operation := strings.TrimSuffix(file, ".lua"); !ran[operation] {
 			t.Errorf("no case runs %s while Redis is full", operation)
@@ -52,7 +52,7 @@ func (f FullCase) check(t *testing.T, server *redistest.Server, c *goredis.Clien
 	t.Helper()
 	asks := Merchant()
 	run := func(maxmemory string) (before, after []string, err error) {
-		check(t, c.FlushAll(t.Context()).Err())
+		Must(t, c.FlushAll(t.Context()).Err())
 		registry := prometheus.NewRegistry()
 		s := New(t, server.URL(), func(o *redis.Options) {
 			o.Registerer = registry
@@ -61,13 +61,13 @@ func (f FullCase) check(t *testing.T, server *redistest.Server, c *goredis.Clien
 			}
 		})
 		s.Store, err = store.New(s.Client, f.Store)
-		check(t, err)
+		Must(t, err)
 		operation := f.Arrange(t, s, asks)
 		before = snapshot(t, c, asks)
 		earlier := runs(t, registry)
-		check(t, c.ConfigSet(t.Context(), "maxmemory", maxmemory).Err())
+		Must(t, c.ConfigSet(t.Context(), "maxmemory", maxmemory).Err())
 		err = operation()
-		check(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
+		Must(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
 		for name, count := range runs(t, registry) {
 			if count > earlier[name] {
 				ran[name] = true
@@ -96,7 +96,7 @@ func (f FullCase) check(t *testing.T, server *redistest.Server, c *goredis.Clien
 func runs(t *testing.T, registry *prometheus.Registry) map[string]uint64 {
 	t.Helper()
 	families, err := registry.Gather()
-	check(t, err)
+	Must(t, err)
 	counts := map[string]uint64{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -120,7 +120,7 @@ func snapshot(t *testing.T, c *goredis.Client, asks store.Admission) []string {
 	t.Helper()
 	ctx := t.Context()
 	keys, err := c.Keys(ctx, "*").Result()
-	check(t, err)
+	Must(t, err)
 	var lines []string
 	for _, key := range keys {
 		ofOther := strings.Contains(key, ":used:") && !strings.HasSuffix(key, asks.KeyID)

@@ -99,12 +99,12 @@ var (
 func CheckDeclared(t *testing.T, server *redistest.Server, do func()) {
 	t.Helper()
 	files, err := filepath.Glob("*.lua") // a test runs in its package
-	check(t, err)
+	Must(t, err)
 	unseen := map[string]bool{}
 	for _, file := range files {
 		unseen[strings.TrimSuffix(file, ".lua")] = true
 	}
-	check(t, Inspect(t, server).ScriptFlush(t.Context()).Err()) // so that each source is seen once
+	Must(t, Inspect(t, server).ScriptFlush(t.Context()).Err()) // so that each source is seen once
 	rights, kinds := DocumentedRights(t), documentedKinds(t)
 	operations := map[string]string{} // by the digest of the script
 	var operation string
@@ -121,7 +121,7 @@ func CheckDeclared(t *testing.T, server *redistest.Server, do func()) {
 				operations[sha] = strings.TrimPrefix(head, "-- ")
 			}
 			n, err := strconv.Atoi(rest[1])
-			check(t, err)
+			Must(t, err)
 			operation, keys = operations[sha], rest[2:2+n]
 			delete(unseen, operation)
 			checkKeys(t, operation, keys, kinds)

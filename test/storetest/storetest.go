@@ -17,10 +17,19 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
 )
 
 // Timeout is one that no busy machine exceeds.
 const Timeout = 20 * time.Second
+
+// Must fails the test if there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Client returns a connection with Timeout, unless the test sets another one. It is closed with the test.
 func Client(t testing.TB, url string, change ...func(*redis.Options)) *redis.Client {
@@ -47,14 +56,15 @@ type Services struct {
 	*outbox.Outbox
 	*redis.Client
 
-	Blocked *blocked.Store
+	Blocked  *blocked.Store
+	Receipts *receipts.Store
 }
 
 // New opens Services with Timeout, unless the test sets another one.
 func New(t testing.TB, url string, change ...func(*redis.Options)) *Services {
 	t.Helper()
 	client := Client(t, url, change...)
-	return &Services{Store(t, client), outbox.New(client), client, blocked.New(client)}
+	return &Services{Store(t, client), outbox.New(client), client, blocked.New(client), receipts.New(client)}
 }
 
 // Store returns a store with the default options.
@@ -119,6 +129,25 @@ func MustCreate(t testing.TB, s *Services, admission store.Admission, request st
 		t.Fatal(err)
 	}
 	return created
+}
+
+// Bank is the rail of Paid and Failed.
+var Bank = session.NewRail("system:serviceaccount:rails:bank")
+
+// Paid returns a report on a session of NewSession.
+func Paid(ref string) session.Payment {
+	return session.Payment{Rail: Bank, Ref: ref, Outcome: session.Completed, AmountCents: 1250}
+}
+
+// Failed returns a report on a session of NewSession.
+func Failed(ref string) session.Payment {
+	return session.Payment{Rail: Bank, Ref: ref, Outcome: session.Failed, AmountCents: 1250, Reason: "no funds"}
+}
+
+// Of returns a report with another amount.
+func Of(amount int64, p session.Payment) session.Payment {
+	p.AmountCents = amount
+	return p
 }
 
 // RotatedAt is when the first API key of Rotation was issued.

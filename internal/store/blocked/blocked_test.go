@@ -29,14 +29,8 @@ var (
 	merchant    = storetest.Merchant
 	newID       = storetest.ID
 	merchantTag = storetest.Tag
+	must        = storetest.Must
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // block is the i-th of many blocks.
 func block(i int) string { return fmt.Sprintf("10.%d.%d.0/24", i/256, i%256) }

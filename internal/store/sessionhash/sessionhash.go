@@ -1,17 +1,20 @@
-package store
+// Package sessionhash is how a session stands in Redis: the key of its hash, the fields, and how they are read. It runs no script.
+package sessionhash
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
+// Key + session id is the hash of one session.
+const Key = "session:"
+
 // The fields of a session's hash. They are few and short, for each costs Redis time and memory with each session: what no script needs on its own
 // is in one, the record. A payment is "<rail> <paymentRef>", a refund "<rail> <refundRef>".
 
-// sessionFields are the fields of a whole session, in the order in which parseSession decodes them.
+// sessionFields are the fields of a whole session, in the order in which Parse decodes them.
 var sessionFields = redis.Fields{
 	{Name: "STATUS", Field: "s"},     // if it is final
 	{Name: "EXPIRES_AT", Field: "x"}, // ms
@@ -38,9 +41,9 @@ var merchantFields = redis.Fields{
 
 // What some fields begin with. The payment, refund or rail that they are of follows.
 const (
-	refusedField  = "l:"
-	refundField   = "b:"
-	failuresField = "k:"
+	RefusedField  = "l:"
+	RefundField   = "b:"
+	FailuresField = "k:"
 )
 
 // otherFields are the fields of a session that most sessions do not have.
@@ -48,43 +51,44 @@ var otherFields = redis.Fields{
 	{Name: "SEQUENCE", Field: "q"}, // of the last event, if there was one
 	// REFUSED<payment> is a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if that is not
 	// the session's.
-	{Name: "REFUSED", Field: refusedField},
+	{Name: "REFUSED", Field: RefusedField},
 	{Name: "LISTED", Field: "n"},           // how many refused payments there are; also there, maybe as 0, if there are refunds or failures
 	{Name: "MERCHANT_DELETED", Field: "d"}, // if one of them was refused as merchant_deleted: the session accepts no further payment
-	{Name: "REFUND", Field: refundField},   // REFUND<refund> is a refund: "<amountCents> <when it was recorded, ms> <payment>"
+	{Name: "REFUND", Field: RefundField},   // REFUND<refund> is a refund: "<amountCents> <when it was recorded, ms> <payment>"
 	{Name: "REFUNDED", Field: "g"},         // how much of the payment that completed the session was refunded, if any
 	{Name: "HOLD", Field: "h"},             // who holds the session: "<until, ms> <payment>"
 	{Name: "HELD", Field: "h:"},            // HELD<rail> is how long a rail has held it, ms: the whole of each hold that was not released
 	// FAILURES<rail> are payments of a rail that failed while another one held the session, of its amount: "\n<paymentRef>\n<paymentRef>\n".
-	{Name: "FAILURES", Field: failuresField},
+	{Name: "FAILURES", Field: FailuresField},
 	{Name: "AMOUNT", Field: "v"}, // only in an event, see feed.SessionFields
 }
+
+// Constants are the constants of scripts that read or change sessions.
+var Constants = redis.Constants{
+	"const": {
+		"MERCHANT_FIELDS": merchantFields.List(),
+		"PUBLIC_FIELDS":   publicFields.List(),
+		"RECORD_AMOUNT":   recordPattern(session.RecordAmount, "%d+"),
+		"RECORD_CURRENCY": recordPattern(session.RecordCurrency, "%u*"),
+		"SESSION_FIELDS":  sessionFields.List(),
+	},
+	"at":    sessionFields.Places(),
+	"field": sessionFields.Names(),
+}.With(redis.Constants{"at": merchantFields.Places(), "field": otherFields.Names()})
 
 // recordPattern is a Lua pattern that finds the value of this form at a place of a record.
 func recordPattern(place int, form string) string {
 	return `'^[^\t]+` + strings.Repeat(`\t[^\t]*`, place-1) + `\t(` + form + `)\t'`
 }
 
-// found reports whether there is a session, whatever is wrong with it.
-func found(fields *redis.Reply) bool { return fields.TextAt(recordAt) != "" }
+// Found reports whether there is a session, whatever is wrong with it.
+func Found(fields *redis.Reply) bool { return fields.TextAt(recordAt) != "" }
 
-// sessionError reads the first word of a reply about one session: whether it is there and can be read.
-func sessionError(reply *redis.Reply) error {
-	switch reply.Text() {
-	case "OK":
-		return nil
-	case "NOT_FOUND":
-		return ErrNotFound
-	default: // "CORRUPT" among them
-		return redis.ErrCorrupt
-	}
-}
-
-// parseSession decodes the fields in the order of sessionFields.
-func parseSession(id session.ID, fields *redis.Reply) (session.Session, error) {
+// Parse decodes the fields const.SESSION_FIELDS of a session. The error is redis.ErrCorrupt.
+func Parse(id session.ID, fields *redis.Reply) (session.Session, error) {
 	read := session.Session{
 		ID:        id,
-		Status:    parseStatus(fields),
+		Status:    ParseStatus(fields),
 		ExpiresAt: fields.Millis(),
 		EndedAt:   fields.OptionalMillis(),
 	}
@@ -104,8 +108,8 @@ func parseSession(id session.ID, fields *redis.Reply) (session.Session, error) {
 	return read, nil
 }
 
-// parseStatus reads the status; a pending session has none written down.
-func parseStatus(fields *redis.Reply) session.Status {
+// ParseStatus reads the status; a pending session has none written down.
+func ParseStatus(fields *redis.Reply) session.Status {
 	if fields.Absent() {
 		return session.Pending
 	}
@@ -113,5 +117,3 @@ func parseStatus(fields *redis.Reply) session.Status {
 	fields.Require(status.Final())
 	return status
 }
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
