@@ -29,16 +29,16 @@ type plan struct {
 	remove []removal
 	// move is the Secret whose key moves to another name; nil: none.
 	move *delivered
-	// warnings are emitted as events.
-	warnings []warning
+	// confirm: the API server must confirm what people are warned of.
+	confirm bool
 }
 
 // idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && len(p.warnings) == 0
+	return p.newKey == nil && p.repair == nil && len(p.claims) == 0 && len(p.remove) == 0 && p.move == nil && !p.confirm
 }
 
-// decide is pure. What only restricts the key was written before: see publishRestriction.
+// decide is pure. What only restricts the key was written before: see Restriction.
 func decide(f facts) *plan {
 	_, blocked := obstacle(f)
 	p := &plan{facts: f}
@@ -52,11 +52,14 @@ func decide(f facts) *plan {
 	if !blocked {
 		p.move = misplaced(f)
 	}
-	p.warnings = warningsFor(f, blocked)
+	p.confirm = unconfirmed(f)
 	p.repair = repair(f)
 	p.remove = removals(f)
 	return p
 }
+
+// ignoresTrigger reports whether the plan handles a trigger that rotates nothing: a person has changed it for nothing.
+func (p *plan) ignoresTrigger() bool { return p.digest != nil && triggerWithoutEffect(p.facts) }
 
 // rule returns an outcome, if it applies.
 type rule func(facts) (outcome conditions.Outcome, applies bool)
@@ -146,8 +149,10 @@ func merchantInactive(f facts) (conditions.Outcome, bool) {
 
 // merchantUnpublished: a key without its published Merchant opens nothing.
 func merchantUnpublished(f facts) (conditions.Outcome, bool) {
-	return conditions.Waiting(v1alpha1.ReasonMerchantNotPublished,
-		"Merchant %s is not published yet: the key gets 401; see condition Ready of the Merchant", f.apiKey.Spec.MerchantRef.Name), f.merchantState == ""
+	outcome := conditions.Waiting(v1alpha1.ReasonMerchantNotPublished,
+		"Merchant %s is not published yet: the key gets 401; see condition Ready of the Merchant", f.apiKey.Spec.MerchantRef.Name)
+	outcome.Silent = true // the Merchant has the warning, if that lasts
+	return outcome, f.merchantState == ""
 }
 
 // expiry is when the key expires; zero: never.
@@ -307,9 +312,7 @@ func nextCheck(f facts, outcome conditions.Outcome) time.Duration {
 	case v1alpha1.ReasonTooManyDeleted:
 		times = append(times, f.now.Add(reconciler.HeldRecheck))
 	}
-	for _, u := range upcomingFor(f) {
-		times = append(times, u.starts())
-	}
+	times = append(times, expiryAhead(f).starts(), rotationAhead(f).starts())
 	times = append(times, oldKeyChecks(f)...)
 	return reconciler.Until(f.now, times...)
 }

@@ -42,8 +42,13 @@ func decided(p *plan) decision {
 	for _, r := range p.remove {
 		d.Remove = append(d.Remove, r.Name+" "+r.reason)
 	}
-	for _, w := range p.warnings {
-		d.Warnings = append(d.Warnings, w.reason)
+	if p.ignoresTrigger() && p.repair != nil {
+		d.Warnings = append(d.Warnings, reasonTriggerIgnored)
+	}
+	for _, n := range noticesFor(p.facts, outcomeFor(p.facts)) {
+		if p.confirm && n.Late && n.Event != "" {
+			d.Warnings = append(d.Warnings, n.Event)
+		}
 	}
 	return d
 }

@@ -205,9 +205,6 @@ func (r *Reconciler) move(ctx context.Context, f *facts, from delivered) error {
 		return err
 	}
 	if !key.Digest().Equal(f.record.Current.Digest) {
-		r.Warn(f.apiKey, v1alpha1.ReasonNotDelivered, actionDeliver,
-			"Secret %s does not hold the current key, so the key cannot be moved to Secret %s; change spec.rotation.trigger to issue a new one",
-			from.Name, f.target())
 		return r.removeDelivered(ctx, f, []removal{{from, reasonStaleDelivery, "it does not hold the current key"}})
 	}
 	var lostSince time.Time
@@ -238,7 +235,7 @@ func (r *Reconciler) removeDelivered(ctx context.Context, f *facts, remove []rem
 // unchanged fails, as a lost race, if the spec of the ApiKey or its published Secret is another one than that of the facts. Of a process that
 // was frozen while it read, both may be older than a Secret that another operator has delivered since.
 func (r *Reconciler) unchanged(ctx context.Context, f facts) error {
-	apiKey, err := reconciler.ReadUncached(ctx, r.Base, f.apiKey)
+	apiKey, err := reconciler.Current(ctx, r.Uncached(), f.apiKey)
 	if err != nil {
 		return err
 	}

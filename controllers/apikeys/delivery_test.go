@@ -181,7 +181,7 @@ func TestIssue_FrozenBeforeTheSecret(t *testing.T) {
 		}
 	}, stored(t, f)...)
 	read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
-	seen, err := r.gatherUncached(t.Context(), f.apiKey)
+	seen, err := gathered(t, r, f.apiKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestRemoveDelivered_FrozenBeforeTheSecret(t *testing.T) {
 			}, stored(t, f)...)
 			r.Secrets.Cache = oneDelivered{}
 			read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
-			seen, err := r.gatherUncached(t.Context(), f.apiKey)
+			seen, err := gathered(t, r, f.apiKey)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -129,16 +129,17 @@ func (f facts) deliveredAs(name string) *delivered {
 	return nil
 }
 
-// gather reads from the caches what the published facts do not have.
-func (r *Reconciler) gather(ctx context.Context, f facts) (facts, error) {
-	err := r.readSpecified(ctx, r.Client, &f)
-	if err == nil {
-		f.delivered, err = r.cachedDelivered(ctx, f.apiKey)
+// gather completes the published facts from the source that they are from.
+func (r *Reconciler) gather(ctx context.Context, from reconciler.Source, known facts) (f facts, err error) {
+	f = known
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	if err := r.readSpecified(ctx, from, &f); err != nil {
+		return f, err
 	}
-	f.now, f.clockWrong = r.Time()
-	if err == nil {
-		err = r.readFull(ctx, &f)
+	if err := r.readDelivered(ctx, from, &f); err != nil {
+		return f, err
 	}
+	err = r.readFull(ctx, &f)
 	return f, err
 }
 
@@ -150,33 +151,20 @@ func (r *Reconciler) readFull(ctx context.Context, f *facts) (err error) {
 	return err
 }
 
-// readPublished reads the published record, the Merchant and its published state from the caches: what a restriction needs. The facts name the
-// ApiKey even if there is an error.
-func (r *Reconciler) readPublished(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
+// ReadPublished reads the published record, the ApiKey, its Merchant, and the published state of that: what a restriction needs.
+// The facts name the ApiKey even if there is an error.
+func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, apiKey *v1alpha1.ApiKey) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f = r.newFacts(apiKey)
-	if err := r.readRecord(ctx, r.Client, &f); err != nil {
+	if err := r.readRecord(ctx, from, &f); err != nil {
 		return f, err
 	}
-	err = r.readMerchant(ctx, r.Client, &f)
-	return f, err
-}
-
-// readPublishedUncached reads from the API server the record first, and then the ApiKey and its Merchant. A write of the record replaces the
-// version that was read. So a process that is frozen in between publishes nothing of a spec that is older than what another operator has
-// published meanwhile.
-func (r *Reconciler) readPublishedUncached(ctx context.Context, cached *v1alpha1.ApiKey) (f facts, err error) {
-	defer func() { f.now, f.clockWrong = r.Time() }()
-	f = r.newFacts(cached)
-	if err := r.readRecord(ctx, r.APIReader, &f); err != nil {
-		return f, err
-	}
-	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
+	current, err := reconciler.Current(ctx, from, apiKey)
 	if err != nil {
 		return f, err
 	}
 	f.apiKey = current
-	err = r.readMerchant(ctx, r.APIReader, &f)
+	err = r.readMerchant(ctx, from, &f)
 	return f, err
 }
 
@@ -300,43 +288,35 @@ func (r *Reconciler) cachedDelivered(ctx context.Context, apiKey *v1alpha1.ApiKe
 	return found, nil
 }
 
-// gatherUncached reads the facts from the API server, and checks who owns the name to deliver to, which no cache knows. Of too many delivered
-// Secrets the next reconciliation, which the watch of a deleted one starts, reads others.
-func (r *Reconciler) gatherUncached(ctx context.Context, apiKey *v1alpha1.ApiKey) (f facts, err error) {
-	defer func() { f.now, f.clockWrong = r.Time() }()
-	f, err = r.readPublishedUncached(ctx, apiKey)
+// readDelivered reads the delivered Secrets. From the API server it checks who owns the name to deliver to, which no cache knows.
+// Of too many delivered Secrets the next reconciliation, which the watch of a deleted one starts, reads others.
+func (r *Reconciler) readDelivered(ctx context.Context, from reconciler.Source, f *facts) error {
+	cached, err := r.cachedDelivered(ctx, f.apiKey)
 	if err != nil {
-		return f, err
+		return err
 	}
-	if err := r.readSpecified(ctx, r.APIReader, &f); err != nil {
-		return f, err
-	}
-	cached, err := r.cachedDelivered(ctx, apiKey)
-	if err != nil {
-		return f, err
+	if from.IsCached() {
+		f.delivered = cached
+		return nil
 	}
 	names := f.secretNames(cached)
 	for _, name := range names[:min(len(names), tenantsecret.MaxAtOnce)] {
-		secret, err := r.Secrets.Get(ctx, apiKey.Namespace, name)
+		secret, err := r.Secrets.Get(ctx, f.apiKey.Namespace, name)
 		switch {
 		case err != nil:
-			return f, err
+			return err
 		case secret == nil:
 		case secret.DeletionTimestamp != nil: // what is written into it goes with it
 			if name == f.target() {
 				f.targetEnding = secret.DeletionTimestamp.Time
 			}
-		case tenantsecret.OwnedBy(secret, apiKey.UID):
+		case tenantsecret.OwnedBy(secret, f.apiKey.UID):
 			f.delivered = append(f.delivered, delivered{secret.ObjectMeta})
 		case name == f.target():
-			f.targetTaken, f.targetHolder = true, tenantsecret.HeldBy(secret, apiKey, "ApiKey")
+			f.targetTaken, f.targetHolder = true, tenantsecret.HeldBy(secret, f.apiKey, "ApiKey")
 		}
 	}
-	if err := r.readFull(ctx, &f); err != nil {
-		return f, err
-	}
-	err = r.forgetReplaced(ctx, &f)
-	return f, err
+	return r.forgetReplaced(ctx, f)
 }
 
 // forgetReplaced forgets the key that this operator delivered and did not publish, if another operator has delivered the current one into

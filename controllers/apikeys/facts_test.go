@@ -27,16 +27,16 @@ func TestGather_TimeOfTheFacts(t *testing.T) {
 	}{
 		"all facts, frozen at the record": {
 			published.KeyName(published.ID(thisUID)),
-			func(r *Reconciler, f facts) (facts, error) { return r.gatherUncached(t.Context(), f.apiKey) },
+			func(r *Reconciler, f facts) (facts, error) { return gathered(t, r, f.apiKey) },
 		},
 		"all facts, frozen at the delivered Secret": {
 			"till-key",
-			func(r *Reconciler, f facts) (facts, error) { return r.gatherUncached(t.Context(), f.apiKey) },
+			func(r *Reconciler, f facts) (facts, error) { return gathered(t, r, f.apiKey) },
 		},
 		"a restriction": {
 			published.KeyName(published.ID(thisUID)),
 			func(r *Reconciler, f facts) (facts, error) {
-				return r.readPublishedUncached(t.Context(), f.apiKey)
+				return r.ReadPublished(t.Context(), r.Uncached(), f.apiKey)
 			},
 		},
 	} {

@@ -146,11 +146,21 @@ func frozen(t *testing.T, clock *clocktesting.FakePassiveClock, before func(stor
 // planned is what a reconciliation of an ApiKey that has the finalizer plans.
 func planned(t *testing.T, r *Reconciler, apiKey *v1alpha1.ApiKey) (*plan, error) {
 	t.Helper()
-	cached, err := r.readPublished(t.Context(), apiKey)
+	cached, err := r.ReadPublished(t.Context(), r.Cached(), apiKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r.plan(t.Context(), cached, false)
+}
+
+// gathered are the facts from the API server.
+func gathered(t *testing.T, r *Reconciler, apiKey *v1alpha1.ApiKey) (facts, error) {
+	t.Helper()
+	f, err := r.ReadPublished(t.Context(), r.Uncached(), apiKey)
+	if err != nil {
+		return f, err
+	}
+	return r.gather(t.Context(), r.Uncached(), f)
 }
 
 // noneDelivered is a cache that has not heard of any delivered Secret yet.

@@ -56,51 +56,34 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// Reconcile updates the published record, the delivered Secret and the status of the ApiKey.
-func (r *Reconciler) Reconcile(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
-	if !apiKey.DeletionTimestamp.IsZero() {
-		return r.withdraw(ctx, apiKey)
-	}
-	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
-	cached, again, err := r.restrict(ctx, apiKey)
-	switch {
-	case err != nil && cached.apiKey != nil:
-		return reconciler.Finish(r.reportStillAccepted(ctx, cached, err))
-	case err != nil:
-		return reconciler.Finish(err)
-	case again:
-		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
-	}
-	if wait := r.Wait(apiKey); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
-	added, unfinalized := r.AddFinalizer(ctx, apiKey)
-	p, err := r.plan(ctx, cached, added)
+// Update plans and applies, and writes the audit lines of rotations.
+func (r *Reconciler) Update(ctx context.Context, cached facts, created bool) (facts, error) {
+	p, err := r.plan(ctx, cached, created)
 	r.auditRotations(ctx, p.facts)
-	f := p.facts
-	if err == nil {
-		f, err = r.apply(ctx, p)
+	if err != nil {
+		return p.facts, err
 	}
-	next, err := r.report(ctx, f, errors.Join(err, unfinalized))
-	return r.Finish(apiKey, next, err)
+	return r.apply(ctx, p)
 }
 
 // plan decides from the caches if that is certain: there is nothing to do, or it is the first key of a new ApiKey, because all writes are
 // creations, which fail if anything exists. If the cached Merchant is outdated, another key follows. An externally generated key cannot
 // be followed by another, so it is not certain. What is not certain is decided again from the API server, so that a late cache, such as
 // that of a new leader, undoes or repeats nothing.
-func (r *Reconciler) plan(ctx context.Context, cached facts, added bool) (*plan, error) {
-	cached, err := r.gather(ctx, cached)
+func (r *Reconciler) plan(ctx context.Context, cached facts, created bool) (*plan, error) {
+	cached, err := r.gather(ctx, r.Cached(), cached)
 	if err != nil {
 		cached.incomplete = true
 		return &plan{facts: cached}, err
 	}
 	p := decide(cached)
-	if p.idle() || added && p.newKey != nil && p.digest == nil && cached.untouched() {
+	if p.idle() || created && p.newKey != nil && p.digest == nil && cached.untouched() {
 		return p, nil
 	}
-	f, err := r.gatherUncached(ctx, cached.apiKey)
+	f, err := r.ReadPublished(ctx, r.Uncached(), cached.apiKey)
+	if err == nil {
+		f, err = r.gather(ctx, r.Uncached(), f)
+	}
 	if err != nil {
 		f.incomplete = true
 		return &plan{facts: f}, err
@@ -120,12 +103,14 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 		return f, err
 	}
 	if p.repair != nil {
-		if err := r.publish(ctx, &f, *p.repair); err != nil {
+		if err := r.publishRecord(ctx, &f, *p.repair); err != nil {
 			return f, err
 		}
-		r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", f.record.State)
+		if p.ignoresTrigger() {
+			r.Warn(f.apiKey, reasonTriggerIgnored, actionDeliver,
+				"rotation.trigger is ignored for an externally generated key; change spec.keyDigest to replace it")
+		}
 	}
-	f.warned = r.emitWarnings(f, p.warnings)
 	if p.move != nil {
 		if err := r.move(ctx, &f, *p.move); err != nil {
 			return f, err
@@ -135,44 +120,14 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 	return f, err
 }
 
-// withdraw revokes the key, remembers the ApiKey in a tombstone, and then deletes the published Secret and the delivered ones. It does not
-// ask for the finalizer first: its tenant may have removed it. What is in the tenant's namespace may fail for long, and then waits longer
-// than the revocation does.
-func (r *Reconciler) withdraw(ctx context.Context, apiKey *v1alpha1.ApiKey) (reconcile.Result, error) {
-	restricting, release, ok := r.Restrict(ctx, apiKey)
-	if !ok {
-		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
-	}
-	secrets, err := r.revoke(restricting, apiKey)
-	release()
-	if err != nil {
-		return reconciler.Finish(r.reportUnrevoked(ctx, apiKey, err))
-	}
-	if wait := r.Wait(apiKey); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	more, err := r.Secrets.DeleteOwned(ctx, apiKey, facts{apiKey: apiKey}.secretNames(secrets))
-	if more {
-		return r.Finish(apiKey, reconciler.AfterWrite, err)
-	}
-	var held bool
-	if err == nil {
-		held, err = r.Release(ctx, published.TombstoneApiKey, apiKey)
-	}
-	if held {
-		return r.Finish(apiKey, reconciler.HeldRecheck, r.reportDeletion(ctx, apiKey, reconciler.Held("The key"), metav1.ConditionFalse))
-	}
-	return r.Finish(apiKey, 0, err)
-}
-
 // errStillAccepted: nothing of a deleted ApiKey could be changed, so that its key works as before.
 var errStillAccepted = errors.New("the key still works")
 
-// revoke ends the key, and returns the delivered Secrets. Nothing delays the revocation, and the record stays until the tombstone is written
+// Revoke ends the key, and returns the names of delivered Secrets. Nothing delays the revocation, and the record stays until the tombstone is written
 // and claims are retired, so that an interruption forgets nothing. If disabling the key is refused, the tombstone and the deletion end it, each
 // of them alone. An ApiKey that never had a record, a claim or a delivery leaves no tombstone. It reads from the API server, because the cache
 // may be late.
-func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]delivered, error) {
+func (r *Reconciler) Revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]string, error) {
 	secret, err := r.uncachedSecret(ctx, apiKey)
 	if err != nil {
 		return nil, err
@@ -217,7 +172,7 @@ func (r *Reconciler) revoke(ctx context.Context, apiKey *v1alpha1.ApiKey) ([]del
 	r.versions.forget(published.ID(apiKey.UID))
 	r.audited.forget(published.ID(apiKey.UID))
 	r.unpublished.Remove(apiKey.UID)
-	return cached, nil
+	return facts{apiKey: apiKey}.secretNames(cached), nil
 }
 
 // merchantID returns the id of the Merchant of a published key; empty: nothing says which one it is.
@@ -258,7 +213,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := r.setUpRestrictions(mgr); err != nil {
+	driver := reconciler.Driver[*v1alpha1.ApiKey, facts]{Base: r.Base, Kind: r, Tombstone: published.TombstoneApiKey}
+	// A new record is looked at for a restriction too: the spec may have changed since its facts were read.
+	err := reconciler.NewRestrictionController(mgr, "apikey-restriction", reconciler.RequestNamespace).
+		For(&v1alpha1.ApiKey{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
+		Watches(&v1alpha1.Merchant{}, reconciler.EnqueueMapped(r.requestsForMerchant), builder.WithPredicates(merchantChanges())).
+		Watches(&corev1.Secret{}, reconciler.EnqueueMapped(r.requestsForSecret)).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), reconciler.Restrictions[*v1alpha1.ApiKey, facts]{Driver: driver}))
+	if err != nil {
 		return err
 	}
 	return reconciler.NewTenantController(mgr, "apikey", parallel).
@@ -268,7 +230,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Watches(&corev1.Secret{}, reconciler.EnqueueMapped(r.requestsForSecret), builder.WithPredicates(r.rememberVersions(ctx))).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.ApiKey{})).
 		WatchesRawSource(source.Channel(r.Outdated, &handler.TypedEnqueueRequestForObject[*v1alpha1.ApiKey]{})).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+		Complete(reconcile.AsReconciler(mgr.GetClient(), driver))
 }
 
 // merchantChanges passes creations and deletions of a Merchant. Its keys follow its state when that is published.

@@ -34,28 +34,28 @@ func repair(f facts) *published.KeyRecord {
 	return &want
 }
 
-// publishRestriction publishes what only restricts the key, and nothing else: it is disabled, expires earlier, may do less, is
-// accepted from fewer addresses, or its record was restored.
-func (r *Reconciler) publishRestriction(ctx context.Context, cached facts) (bool, error) {
-	if restrictedRecord(cached) == nil {
-		return false, nil
+// Restriction returns the write that only restricts the key; nil: none is due.
+func (r *Reconciler) Restriction(f facts) func(context.Context) error {
+	if envelope := restrictedEnvelope(f); envelope != nil {
+		return func(ctx context.Context) error { return r.publishEnvelope(ctx, f, envelope) }
 	}
-	f, err := r.readPublishedUncached(ctx, cached.apiKey)
-	if err != nil {
-		return false, err
+	if record := restrictedRecord(f); record != nil {
+		return func(ctx context.Context) error { return r.publishRecord(ctx, &f, *record) }
 	}
-	record := restrictedRecord(f)
-	if record == nil {
-		return false, nil
-	}
-	if err := r.publish(ctx, &f, *record); err != nil {
-		return false, err
-	}
-	r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
-	return true, nil
+	return nil
 }
 
-// restrictedRecord returns the record with what only restricts the key; nil: it has that, or opens nothing.
+// publishRecord publishes a record of the same key, and says so.
+func (r *Reconciler) publishRecord(ctx context.Context, f *facts, record published.KeyRecord) error {
+	if err := r.publish(ctx, f, record); err != nil {
+		return err
+	}
+	r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s)", record.State)
+	return nil
+}
+
+// restrictedRecord returns the record with what only restricts the key: it is disabled, expires earlier, may do less, is accepted
+// from fewer addresses, or was restored. nil: it has that, or opens nothing.
 func restrictedRecord(f facts) *published.KeyRecord {
 	if f.record == nil || f.recordOfAnother() { // also while it is being deleted
 		return nil
@@ -166,24 +166,13 @@ func (r *Reconciler) publish(ctx context.Context, f *facts, record published.Key
 }
 
 // publishEnvelope publishes in the record of a newer version what restricts the key, or no longer revokes it.
-func (r *Reconciler) publishEnvelope(ctx context.Context, cached facts) (bool, error) {
-	if restrictedEnvelope(cached) == nil {
-		return false, nil
-	}
-	f, err := r.readPublishedUncached(ctx, cached.apiKey)
-	if err != nil {
-		return false, err
-	}
-	envelope := restrictedEnvelope(f)
-	if envelope == nil {
-		return false, nil
-	}
+func (r *Reconciler) publishEnvelope(ctx context.Context, f facts, envelope *corev1.Secret) error {
 	r.auditSettings(ctx, f.secret, envelope)
 	if err := writes.Replace(ctx, r.Client, f.secret, envelope); err != nil {
-		return false, fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", envelope.Name, err)
+		return fmt.Errorf("restrict Secret %s, which a newer version wrote: %w", envelope.Name, err)
 	}
 	r.Emit(f.apiKey, v1alpha1.ReasonPublished, actionPublish, "Published key (state %s) in the record of a newer version", f.apiKey.Spec.State)
-	return true, nil
+	return nil
 }
 
 // lost reports whether there was a key without a usable published record now. The status counts, because it only words what is reported:

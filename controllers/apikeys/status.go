@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -37,101 +36,60 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// report emits events for changes, and writes the status if it changed. It returns the time until the next
-// check is due, and the failure with its own.
-func (r *Reconciler) report(ctx context.Context, f facts, failure error) (time.Duration, error) {
-	if reconciler.Superseded(failure) {
-		return 0, failure
-	}
+// Report emits events for changes, and writes the status if it changed. It returns the time until the next check is due.
+func (r *Reconciler) Report(ctx context.Context, f facts, failure error) (time.Duration, error) {
 	outcome := outcomeFor(f)
 	if failure != nil {
 		outcome = conditions.Failed(failure)
 	}
-	r.warn(f, outcome)
+	r.tell(f, outcome)
 	if !f.incomplete {
 		r.Metrics.overlapsEnd(f.apiKey.UID, endings(f))
 	}
 	r.auditExpiry(ctx, f, outcome)
-	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.apiKey, newStatus(f, outcome)))
+	return nextCheck(f, outcome), r.writeStatus(ctx, f.apiKey, newStatus(f, outcome))
 }
 
-// reportDeletion says why a deleted ApiKey is still there, and whether its key is accepted. It warns of it, and writes the status if it changed.
-func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey, outcome conditions.Outcome, usable metav1.ConditionStatus) error {
-	if !r.Warned(apiKey, apiKey.Status.Conditions).Has(outcome.Abnormal(), outcome.Reason) {
-		r.Warn(apiKey, outcome.Reason, actionPublish, "%s", outcome.Message)
+// tell emits the warnings that do not stand yet.
+func (r *Reconciler) tell(f facts, outcome conditions.Outcome) {
+	if slices.Contains(r.Tell(f.apiKey, f.warned, actionPublish, noticesFor(f, outcome)), reasonKeyLost) {
+		r.Metrics.lost.Inc()
 	}
-	r.NoteWarned(apiKey, reconciler.Warned{outcome.Abnormal(): outcome.Reason})
+}
+
+// reportDeletion says why a deleted ApiKey is still there, and whether its key is accepted.
+func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey, outcome conditions.Outcome, usable metav1.ConditionStatus) error {
+	notices := append(outcome.Notices(), conditions.Notice{Condition: metav1.Condition{
+		Type: v1alpha1.UsableCondition, Status: usable, Reason: outcome.Reason, Message: outcome.Message,
+	}})
+	r.Tell(apiKey, r.Warned(apiKey, apiKey.Status.Conditions), actionPublish, notices)
 	status := *apiKey.Status.DeepCopy()
 	status.ObservedGeneration = apiKey.Generation
-	now := r.Clock.Now().UTC()
-	status.Conditions = conditions.With(outcome.Alone(status.Conditions, apiKey.Generation, now), metav1.Condition{
-		Type: v1alpha1.UsableCondition, Status: usable, Reason: outcome.Reason, Message: outcome.Message,
-		ObservedGeneration: apiKey.Generation,
-	}, now)
+	status.Conditions = conditions.Only(status.Conditions, notices, apiKey.Generation, r.Clock.Now().UTC())
 	return r.writeStatus(ctx, apiKey, status)
 }
 
-// reportStillAccepted says that the key is not restricted as the spec says. It returns the failure with its own.
-func (r *Reconciler) reportStillAccepted(ctx context.Context, f facts, failure error) error {
-	if reconciler.Superseded(failure) {
-		return failure
-	}
+// ReportUnrestricted says that the key is not restricted as the spec says.
+func (r *Reconciler) ReportUnrestricted(ctx context.Context, f facts, failure error) error {
 	f.incomplete = true
 	outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted,
 		"A restriction of the spec is not in force, and the key still works as before: %v. The operator retries", failure)
-	r.warn(f, outcome)
-	return errors.Join(failure, r.writeStatus(ctx, f.apiKey, newStatus(f, outcome)))
+	r.tell(f, outcome)
+	return r.writeStatus(ctx, f.apiKey, newStatus(f, outcome))
 }
 
-// reportUnrevoked says what a deletion waits for. It returns the failure with its own.
-func (r *Reconciler) reportUnrevoked(ctx context.Context, apiKey *v1alpha1.ApiKey, failure error) error {
-	if reconciler.Superseded(failure) {
-		return failure
-	}
-	outcome, usable := conditions.Failed(failure), metav1.ConditionUnknown
+// ReportUnrevoked says what a deletion waits for.
+func (r *Reconciler) ReportUnrevoked(ctx context.Context, apiKey *v1alpha1.ApiKey, failure error) error {
 	if errors.Is(failure, errStillAccepted) {
-		usable = metav1.ConditionTrue
-		outcome = conditions.Stalled(v1alpha1.ReasonStillAccepted, "The deletion is not in force: %v. The operator retries", failure)
+		outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted, "The deletion is not in force: %v. The operator retries", failure)
+		return r.reportDeletion(ctx, apiKey, outcome, metav1.ConditionTrue)
 	}
-	return errors.Join(failure, r.reportDeletion(ctx, apiKey, outcome, usable))
+	return r.reportDeletion(ctx, apiKey, conditions.Failed(failure), metav1.ConditionUnknown)
 }
 
-// warn emits the warnings that do not stand yet, and remembers which ones stand now. emitWarnings has emitted those of the plan.
-func (r *Reconciler) warn(f facts, outcome conditions.Outcome) {
-	standing := reconciler.Warned{}
-	warn := func(condition, conditionReason, reason, text string) {
-		standing[condition] = conditionReason
-		if !f.warned.Has(condition, conditionReason) {
-			r.Warn(f.apiKey, reason, actionPublish, "%s", text)
-		}
-	}
-	if f.incomplete { // nothing that was not read has ended
-		maps.Copy(standing, f.warned)
-		delete(standing, v1alpha1.ReconcilingCondition)
-		delete(standing, v1alpha1.StalledCondition)
-	} else {
-		for _, u := range upcomingFor(f) {
-			if u.reported(f.now) {
-				warn(u.condition, u.reason, u.condition, u.message())
-			}
-		}
-		if c := oldKeyInUse(f); c != nil && c.Reason == v1alpha1.ReasonOverlapEndsSoon {
-			warn(c.Type, c.Reason, c.Reason, c.Message)
-		}
-		for _, c := range []*metav1.Condition{delivery(f), keyLost(f)} {
-			if c != nil && f.warned.Has(c.Type, c.Reason) {
-				standing[c.Type] = c.Reason
-			}
-		}
-	}
-	switch use := usable(f, outcome); {
-	case outcome.Reason == v1alpha1.ReasonMerchantNotPublished: // the Merchant has the warning, if that lasts
-	case !outcome.IsReady():
-		warn(outcome.Abnormal(), outcome.Reason, outcome.Reason, outcome.Message)
-	case use.Status == metav1.ConditionFalse && use.Reason != v1alpha1.ReasonNotIssued:
-		warn(use.Type, use.Reason, use.Reason, use.Message)
-	}
-	r.NoteWarned(f.apiKey, standing)
+// ReportHeld says why a revoked ApiKey is still there.
+func (r *Reconciler) ReportHeld(ctx context.Context, apiKey *v1alpha1.ApiKey) error {
+	return r.reportDeletion(ctx, apiKey, reconciler.Held("The key"), metav1.ConditionFalse)
 }
 
 // newStatus is pure. It rebuilds the status from the record. Without a record it keeps the last status, which tells
@@ -140,7 +98,7 @@ func newStatus(f facts, outcome conditions.Outcome) v1alpha1.ApiKeyStatus {
 	status := *f.apiKey.Status.DeepCopy()
 	status.ObservedGeneration = f.apiKey.Generation
 	status.KeyID = published.ID(f.apiKey.UID)
-	status.Conditions = conditionsFor(f, outcome)
+	status.Conditions = conditions.After(waitingAnew(f, outcome), noticesFor(f, outcome), f.apiKey.Generation, f.now)
 	if f.incomplete {
 		return status
 	}
@@ -174,39 +132,63 @@ func reportedRotation(record published.KeyRecord) *v1alpha1.RotationStatus {
 	}
 }
 
-// conditionsFor returns what the status has of conditions, brought up to date.
-func conditionsFor(f facts, outcome conditions.Outcome) []metav1.Condition {
+// waitingAnew returns the conditions of the status. Without Reconciling, if a Merchant begins to be missed now: the time of that
+// condition is since when the Merchant is missed, not since when anything failed.
+func waitingAnew(f facts, outcome conditions.Outcome) []metav1.Condition {
 	existing := slices.Clone(f.apiKey.Status.Conditions)
 	waited := meta.FindStatusCondition(existing, v1alpha1.ReconcilingCondition)
 	if waited != nil && outcome.Reason == v1alpha1.ReasonMerchantNotFound && waited.Reason != outcome.Reason {
-		// The time of the condition is since when the Merchant is missed, not since when anything failed.
 		meta.RemoveStatusCondition(&existing, v1alpha1.ReconcilingCondition)
 	}
-	all := outcome.Conditions(existing, f.apiKey.Generation, f.now)
-	use := usable(f, outcome)
-	use.ObservedGeneration = f.apiKey.Generation
-	all = conditions.With(all, use, f.now)
-	if f.incomplete {
-		for i := range all {
-			all[i].ObservedGeneration = f.apiKey.Generation
+	return existing
+}
+
+// told has a row for each condition of an ApiKey beside Ready and Usable.
+var told = []struct {
+	condition string
+	stands    func(facts) *metav1.Condition // nil: the condition is absent
+	warns     string                        // the reason of the condition that people are warned of; empty: none
+	event     string                        // the reason of that warning
+	late      bool                          // the API server confirms the warning
+}{
+	{v1alpha1.DeliveredCondition, delivery, v1alpha1.ReasonNotDelivered, v1alpha1.ReasonNotDelivered, true},
+	{v1alpha1.KeyLostCondition, keyLost, v1alpha1.ReasonKeyNotReplaced, reasonKeyLost, true},
+	{v1alpha1.OldKeyInUseCondition, oldKeyInUse, v1alpha1.ReasonOverlapEndsSoon, v1alpha1.ReasonOverlapEndsSoon, false},
+	{v1alpha1.ExpiringSoonCondition, expiringSoon, v1alpha1.ReasonExpiresAt, v1alpha1.ExpiringSoonCondition, false},
+	{v1alpha1.RotatingSoonCondition, rotatingSoon, v1alpha1.ReasonSchedule, v1alpha1.RotatingSoonCondition, false},
+}
+
+// noticesFor returns what people are told of an ApiKey.
+func noticesFor(f facts, outcome conditions.Outcome) []conditions.Notice {
+	notices := append(outcome.Notices(), usableNotice(f, outcome))
+	for _, row := range told {
+		notice := conditions.Absent(row.condition)
+		notice.Unread, notice.Late = f.incomplete, row.late
+		if c := row.stands(f); c != nil && !f.incomplete {
+			notice.Condition = *c
+			if c.Reason == row.warns {
+				notice.Event = row.event
+			}
 		}
-		return all
+		notices = append(notices, notice)
 	}
-	desired := map[string]*metav1.Condition{
-		v1alpha1.DeliveredCondition: delivery(f), v1alpha1.KeyLostCondition: keyLost(f), v1alpha1.OldKeyInUseCondition: oldKeyInUse(f),
+	return notices
+}
+
+// usableNotice warns of a key that is refused although its spec is in force. Nobody waits for a key that nobody has.
+func usableNotice(f facts, outcome conditions.Outcome) conditions.Notice {
+	notice := conditions.Notice{Condition: usable(f, outcome)}
+	if c := notice.Condition; outcome.IsReady() && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonNotIssued {
+		notice.Event = c.Reason
 	}
-	for _, u := range upcomingFor(f) {
-		desired[u.condition] = u.newCondition(f)
-	}
-	for _, kind := range slices.Sorted(maps.Keys(desired)) {
-		if desired[kind] == nil {
-			meta.RemoveStatusCondition(&all, kind)
-			continue
-		}
-		desired[kind].ObservedGeneration = f.apiKey.Generation
-		all = conditions.With(all, *desired[kind], f.now)
-	}
-	return all
+	return notice
+}
+
+// unconfirmed reports whether there is a warning to emit that the API server must confirm, because the facts are from a cache.
+func unconfirmed(f facts) bool {
+	return slices.ContainsFunc(noticesFor(f, outcomeFor(f)), func(n conditions.Notice) bool {
+		return n.Late && n.Event != "" && !f.warned.Has(n.Condition.Type, n.Condition.Reason)
+	})
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, apiKey *v1alpha1.ApiKey, want v1alpha1.ApiKeyStatus) error {
@@ -258,49 +240,6 @@ func applied(status v1alpha1.ApiKeyStatus) *v1alpha1ac.ApiKeyStatusApplyConfigur
 	return apply
 }
 
-// warning is an event for a problem that Ready does not report. condition has it, if there is one; others are emitted once because the record
-// says that they were.
-type warning struct {
-	reason, text string
-	condition    *metav1.Condition
-}
-
-// warningsFor returns the warnings that do not stand yet. Each is emitted once; facts from a cache are confirmed before.
-func warningsFor(f facts, blocked bool) []warning {
-	var warnings []warning
-	if !blocked && f.digest != nil && triggerWithoutEffect(f) {
-		warnings = append(warnings, warning{reason: reasonTriggerIgnored,
-			text: "rotation.trigger is ignored for an externally generated key; change spec.keyDigest to replace it"})
-	}
-	if c := delivery(f); c != nil && c.Reason == v1alpha1.ReasonNotDelivered && !f.warned.Has(c.Type, c.Reason) {
-		warnings = append(warnings, warning{c.Reason, c.Message, c})
-	}
-	if c := keyLost(f); c != nil && c.Reason == v1alpha1.ReasonKeyNotReplaced && !f.warned.Has(c.Type, c.Reason) {
-		warnings = append(warnings, warning{reasonKeyLost, c.Message, c})
-	}
-	return warnings
-}
-
-// emitWarnings emits the warnings of a plan, and returns those that stand then. They are remembered at once, because what follows may lose a
-// race.
-func (r *Reconciler) emitWarnings(f facts, warnings []warning) reconciler.Warned {
-	if len(warnings) == 0 {
-		return f.warned
-	}
-	standing := maps.Clone(f.warned)
-	for _, w := range warnings {
-		if w.reason == reasonKeyLost {
-			r.Metrics.lost.Inc()
-		}
-		r.Warn(f.apiKey, w.reason, actionDeliver, "%s", w.text)
-		if w.condition != nil {
-			standing[w.condition.Type] = w.condition.Reason
-		}
-	}
-	r.NoteWarned(f.apiKey, standing)
-	return standing
-}
-
 // triggerWithoutEffect reports whether the trigger changed and rotates nothing: only another digest replaces an
 // externally generated key. With delivery.policy None it was removed, because the CRD does not allow one.
 func triggerWithoutEffect(f facts) bool {
@@ -310,14 +249,14 @@ func triggerWithoutEffect(f facts) bool {
 }
 
 const (
-	// expiryAhead is how long before its expiry a key gets ExpiringSoon.
-	expiryAhead = 7 * 24 * time.Hour
-	// rotationAhead is how long before a scheduled rotation a key gets RotatingSoon; a tenth of the interval, if that
+	// expiringSoonBefore is how long before its expiry a key gets ExpiringSoon.
+	expiringSoonBefore = 7 * 24 * time.Hour
+	// rotatingSoonBefore is how long before a scheduled rotation a key gets RotatingSoon; a tenth of the interval, if that
 	// is less.
-	rotationAhead = 24 * time.Hour
+	rotatingSoonBefore = 24 * time.Hour
 )
 
-// upcoming is an event ahead of the key, reported by a condition that exists only while it is true.
+// upcoming is what is ahead of a key, said by a condition that exists only while it is true.
 type upcoming struct {
 	condition, reason string
 	at                time.Time // zero: never
@@ -325,21 +264,27 @@ type upcoming struct {
 	text              string // with a place for the time
 }
 
-// upcomingFor returns the upcoming events, also those that are not to be reported yet.
-func upcomingFor(f facts) []upcoming {
+func expiryAhead(f facts) upcoming {
 	end := expiry(f)
 	if !f.now.Before(end) {
-		end = time.Time{} // Ready says so
+		end = time.Time{} // Usable says so
 	}
+	return upcoming{v1alpha1.ExpiringSoonCondition, v1alpha1.ReasonExpiresAt, end, expiringSoonBefore, "The key expires at %s"}
+}
+
+func rotationAhead(f facts) upcoming {
 	every := seconds(f.apiKey.Spec.Rotation.EverySeconds)
-	rotation, _ := nextRotation(f)
-	return []upcoming{
-		{v1alpha1.ExpiringSoonCondition, v1alpha1.ReasonExpiresAt, end, expiryAhead, "The key expires at %s"},
-		{v1alpha1.RotatingSoonCondition, v1alpha1.ReasonSchedule, rotation, min(rotationAhead, every/10), "The key will be rotated at %s"},
+	at, _ := nextRotation(f)
+	return upcoming{
+		v1alpha1.RotatingSoonCondition, v1alpha1.ReasonSchedule, at, min(rotatingSoonBefore, every/10), "The key will be rotated at %s",
 	}
 }
 
-// starts is when it is reported; zero: never.
+func expiringSoon(f facts) *metav1.Condition { return expiryAhead(f).standing(f.now) }
+
+func rotatingSoon(f facts) *metav1.Condition { return rotationAhead(f).standing(f.now) }
+
+// starts is when the condition begins; zero: never.
 func (u upcoming) starts() time.Time {
 	if u.at.IsZero() {
 		return time.Time{}
@@ -347,14 +292,12 @@ func (u upcoming) starts() time.Time {
 	return u.at.Add(-u.ahead)
 }
 
-func (u upcoming) reported(now time.Time) bool { return !u.at.IsZero() && !now.Before(u.starts()) }
-
-func (u upcoming) message() string { return fmt.Sprintf(u.text, u.at.Format(time.RFC3339)) }
-
-// newCondition returns the condition that reports it; nil: it is not time to.
-func (u upcoming) newCondition(f facts) *metav1.Condition {
-	if !u.reported(f.now) {
+// standing returns the condition; nil: it is absent.
+func (u upcoming) standing(now time.Time) *metav1.Condition {
+	if u.at.IsZero() || now.Before(u.starts()) {
 		return nil
 	}
-	return &metav1.Condition{Type: u.condition, Status: metav1.ConditionTrue, Reason: u.reason, Message: u.message()}
+	return &metav1.Condition{
+		Type: u.condition, Status: metav1.ConditionTrue, Reason: u.reason, Message: fmt.Sprintf(u.text, u.at.Format(time.RFC3339)),
+	}
 }

@@ -127,7 +127,7 @@ func TestNextCheck_AfterAFailure(t *testing.T) {
 	f.merchantID, f.now = "", now.Add(time.Hour)
 	f.apiKey.Status = newStatus(f, outcomeFor(f))
 	f.now = f.now.Add(time.Minute)
-	if outcome := outcomeFor(f); outcome.Abnormal() != v1alpha1.ReconcilingCondition {
+	if outcome := outcomeFor(f); !meta.IsStatusConditionTrue(newStatus(f, outcome).Conditions, v1alpha1.ReconcilingCondition) {
 		t.Errorf("after a minute: %+v", outcome)
 	}
 }
@@ -368,7 +368,7 @@ func (w *warner) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
 func (w *warner) pass(f facts, outcome conditions.Outcome) []string {
 	w.emitted = nil
 	f.warned = w.Warned(f.apiKey, f.apiKey.Status.Conditions)
-	w.warn(f, outcome)
+	w.tell(f, outcome)
 	return w.emitted
 }
 
@@ -378,7 +378,7 @@ func TestWarn_StatusOfATenant(t *testing.T) {
 	stalled := conditions.Stalled(v1alpha1.ReasonSecretConflict, "taken")
 	forge := func(f facts, outcome conditions.Outcome) facts {
 		f.apiKey = f.apiKey.DeepCopy()
-		f.apiKey.Status.Conditions = outcome.Conditions(nil, 5, now)
+		f.apiKey.Status.Conditions = conditions.After(nil, outcome.Notices(), 5, now)
 		return f
 	}
 	t.Run("silences nothing", func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestWarn_StatusOfATenant(t *testing.T) {
 		w, f := newWarner(), upToDate()
 		w.pass(f, conditions.Ready("fine"))
 		f.apiKey = f.apiKey.DeepCopy()
-		f.apiKey.UID, f.apiKey.CreationTimestamp = "another", metav1.NewTime(now.Add(time.Second))
+		f.apiKey.UID, f.apiKey.CreationTimestamp, f.younger = "another", metav1.NewTime(now.Add(time.Second)), true
 		if got := w.pass(forge(f, stalled), stalled); !slices.Equal(got, []string{v1alpha1.ReasonSecretConflict}) {
 			t.Errorf("emitted %v", got)
 		}

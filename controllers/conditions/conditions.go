@@ -1,5 +1,5 @@
-// Package conditions writes the outcome of a reconciliation as conditions: Ready always, Reconciling or Stalled while
-// true.
+// Package conditions has what people are told of an object: the outcome of a reconciliation, and the notices, which become
+// conditions and warnings.
 package conditions
 
 import (
@@ -21,6 +21,8 @@ type Outcome struct {
 	Reason string
 	// Message is for people. It never contains key material.
 	Message string
+	// Silent: another object has the warning.
+	Silent bool
 
 	// abnormal is the condition that is true beside Ready=False; empty: the object is Ready.
 	abnormal string
@@ -54,35 +56,68 @@ func Failed(err error) Outcome {
 // IsReady reports whether the object is Ready.
 func (o Outcome) IsReady() bool { return o.abnormal == "" }
 
-// Abnormal returns the condition that is true beside Ready=False; empty: the object is Ready.
-func (o Outcome) Abnormal() string { return o.abnormal }
-
-// Conditions returns the existing conditions with the outcome for this generation of the spec: Ready always,
-// Reconciling or Stalled only while true.
-func (o Outcome) Conditions(existing []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
-	conditions := slices.Clone(existing)
-	for _, kind := range []string{v1alpha1.ReadyCondition, v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
-		status := metav1.ConditionTrue
-		switch {
-		case kind == v1alpha1.ReadyCondition && !o.IsReady():
-			status = metav1.ConditionFalse
-		case kind != v1alpha1.ReadyCondition && kind != o.abnormal:
-			meta.RemoveStatusCondition(&conditions, kind)
-			continue
-		}
-		conditions = With(conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: o.Reason, Message: o.Message, ObservedGeneration: generation,
-		}, now)
-	}
-	return conditions
+// Notice is what people are told of an object in one respect: a condition, and an Event when that begins.
+type Notice struct {
+	// Condition is what stands now. Without a status nothing stands, and the condition is absent.
+	Condition metav1.Condition
+	// Event is the reason of the warning that begins with the reason of the condition; empty: none.
+	Event string
+	// Unread: nothing is known, so the condition stays as it was. Its warning still stands, as it does while the condition is Unknown.
+	Unread bool
+	// Late: the facts from a cache may be outdated, so the API server must confirm the warning.
+	Late bool
 }
 
-// Alone returns the conditions of an object of which nothing else is to be said, such as a deleted one.
-func (o Outcome) Alone(existing []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
-	own := slices.DeleteFunc(slices.Clone(existing), func(c metav1.Condition) bool {
-		return c.Type != v1alpha1.ReadyCondition && c.Type != v1alpha1.ReconcilingCondition && c.Type != v1alpha1.StalledCondition
+// Absent is a condition that does not stand.
+func Absent(kind string) Notice { return Notice{Condition: metav1.Condition{Type: kind}} }
+
+// Stands reports whether the condition is present.
+func (n Notice) Stands() bool { return n.Condition.Status != "" }
+
+// Notices returns the conditions of an outcome: Ready always, Reconciling or Stalled only while true.
+func (o Outcome) Notices() []Notice {
+	ready := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
+	notices := []Notice{{Condition: ready}}
+	for _, kind := range []string{v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
+		notice := Absent(kind)
+		if kind == o.abnormal {
+			notices[0].Condition.Status = metav1.ConditionFalse
+			notice.Condition = metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
+			if !o.Silent {
+				notice.Event = o.Reason
+			}
+		}
+		notices = append(notices, notice)
+	}
+	return notices
+}
+
+// After returns the existing conditions as the notices say, for this generation of the spec. Conditions without a notice stay.
+func After(existing []metav1.Condition, notices []Notice, generation int64, now time.Time) []metav1.Condition {
+	all := slices.Clone(existing)
+	for _, notice := range notices {
+		condition := notice.Condition
+		switch before := meta.FindStatusCondition(all, condition.Type); {
+		case notice.Unread && before != nil:
+			before.ObservedGeneration = generation
+		case notice.Unread:
+		case !notice.Stands():
+			meta.RemoveStatusCondition(&all, condition.Type)
+		default:
+			condition.Message, condition.ObservedGeneration = Cut(condition.Message), generation
+			condition.LastTransitionTime = metav1.NewTime(now) // if the status changes
+			meta.SetStatusCondition(&all, condition)
+		}
+	}
+	return all
+}
+
+// Only returns the conditions of an object of which nothing else is to be said, such as a deleted one.
+func Only(existing []metav1.Condition, notices []Notice, generation int64, now time.Time) []metav1.Condition {
+	told := slices.DeleteFunc(slices.Clone(existing), func(c metav1.Condition) bool {
+		return !slices.ContainsFunc(notices, func(n Notice) bool { return n.Condition.Type == c.Type })
 	})
-	return o.Conditions(own, generation, now)
+	return After(told, notices, generation, now)
 }
 
 // MaxMessage is the maximum length of a message, in bytes. A longer one, such as an error of the API server, is cut. The API server refuses
@@ -96,14 +131,6 @@ func Cut(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:MaxMessage-len(more)], "") + more
-}
-
-// With returns the conditions with this one, and with the time now if its status changed.
-func With(conditions []metav1.Condition, condition metav1.Condition, now time.Time) []metav1.Condition {
-	condition.Message = Cut(condition.Message)
-	condition.LastTransitionTime = metav1.NewTime(now)
-	meta.SetStatusCondition(&conditions, condition)
-	return conditions
 }
 
 // Inactive reports whether an ApiKey is as its spec says and refuses its key: nobody has to be woken for it.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -27,12 +25,12 @@ func TestConditions(t *testing.T) {
 	} {
 		for before, existing := range map[string][]metav1.Condition{
 			"nothing": nil,
-			"waiting": Waiting("Other", "for another").Conditions(nil, 1, start),
-			"stalled": Stalled("Other", "on another").Conditions(nil, 1, start),
+			"waiting": After(nil, Waiting("Other", "for another").Notices(), 1, start),
+			"stalled": After(nil, Stalled("Other", "on another").Notices(), 1, start),
 		} {
 			t.Run(desc+" after "+before, func(t *testing.T) {
 				got := map[string]metav1.ConditionStatus{}
-				for _, c := range tc.outcome.Conditions(existing, 2, start) {
+				for _, c := range After(existing, tc.outcome.Notices(), 2, start) {
 					got[c.Type] = c.Status
 					if c.Reason != tc.outcome.Reason || c.Message != tc.outcome.Message || c.ObservedGeneration != 2 {
 						t.Errorf("%s says %s %q of generation %d", c.Type, c.Reason, c.Message, c.ObservedGeneration)
@@ -48,9 +46,9 @@ func TestConditions(t *testing.T) {
 
 // Conditions keep the time of their change.
 func TestConditions_TransitionTime(t *testing.T) {
-	first := Waiting("A", "a").Conditions(nil, 1, start)
+	first := After(nil, Waiting("A", "a").Notices(), 1, start)
 	original := append([]metav1.Condition(nil), first...)
-	second := Waiting("B", "b").Conditions(first, 2, start.Add(time.Hour))
+	second := After(first, Waiting("B", "b").Notices(), 2, start.Add(time.Hour))
 	for _, c := range second {
 		if !c.LastTransitionTime.Time.Equal(start) {
 			t.Errorf("%s changed at %s although its status did not", c.Type, c.LastTransitionTime)
@@ -59,21 +57,21 @@ func TestConditions_TransitionTime(t *testing.T) {
 	if diff := cmp.Diff(original, first); diff != "" {
 		t.Errorf("the existing conditions were changed in place (-before +after):\n%s", diff)
 	}
-	third := Ready("c").Conditions(second, 3, start.Add(2*time.Hour))
+	third := After(second, Ready("c").Notices(), 3, start.Add(2*time.Hour))
 	if !third[0].LastTransitionTime.Time.Equal(start.Add(2 * time.Hour)) {
 		t.Errorf("Ready changed at %s", third[0].LastTransitionTime)
 	}
 }
 
 // A cache drops longer messages, so that one would be written again and again.
-func TestWith_CutsALongMessage(t *testing.T) {
+func TestAfter_CutsALongMessage(t *testing.T) {
 	for desc, message := range map[string]string{"ASCII": strings.Repeat("x", 1<<20), "no ASCII": strings.Repeat("é", 1<<10) + "é"} {
-		got := With(nil, metav1.Condition{Type: v1alpha1.ReadyCondition, Message: message}, start)[0].Message
+		got := After(nil, Ready(message).Notices(), 1, start)[0].Message
 		if len(got) > MaxMessage || !utf8.ValidString(got) || !strings.HasPrefix(message, strings.TrimSuffix(got, "…")) || len(got) < MaxMessage-3 {
 			t.Errorf("%s: %d bytes, valid: %t", desc, len(got), utf8.ValidString(got))
 		}
 	}
-	if got := With(nil, metav1.Condition{Message: "short"}, start)[0].Message; got != "short" {
+	if got := After(nil, Ready("short").Notices(), 1, start)[0].Message; got != "short" {
 		t.Errorf("a short message became %q", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 	"github.com/merchant-operator/merchant-operator/controllers/writes"
 )
@@ -104,29 +105,51 @@ func (f facts) secretNames() []string {
 	return names
 }
 
-// gather reads the facts from the caches or the API server, and the merchant's copy of the signing secret from the API server: a cache
-// with the data of Secrets would hold other secrets of the tenant too. The facts name the Merchant even if there is
-// an error.
-func (r *Reconciler) gather(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (facts, error) {
-	f, err := r.gatherPublished(ctx, from, merchant)
-	if err == nil {
-		err = r.readTarget(ctx, &f)
+// newFacts returns what this process knows of the Merchant.
+func (r *Reconciler) newFacts(merchant *v1alpha1.Merchant) facts {
+	return facts{merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
+}
+
+// ReadPublished reads what is published of the Merchant, and the Merchant. The facts name the Merchant even if there is an error.
+func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, merchant *v1alpha1.Merchant) (f facts, err error) {
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	f = r.newFacts(merchant)
+	if err := r.readPublished(ctx, from, &f); err != nil {
+		return f, err
 	}
-	if err == nil && f.untouched() {
-		f.fullUntil, err = r.FullUntil(ctx, published.TombstoneMerchant, merchant, merchant.Status.Conditions, f.now)
+	current, err := reconciler.Current(ctx, from, merchant)
+	if err != nil {
+		return f, err
 	}
-	f.now, f.clockWrong = r.Time()
+	f.merchant = current
+	return f, nil
+}
+
+// gather completes the published facts from the source that they are from. The merchant's copy of the signing secret is read from the API
+// server: a cache with the data of Secrets would hold other secrets of the tenant too.
+func (r *Reconciler) gather(ctx context.Context, from reconciler.Source, known facts) (f facts, err error) {
+	f = known
+	defer func() { f.now, f.clockWrong = r.Time() }()
+	if err := r.readTarget(ctx, &f); err != nil {
+		return f, err
+	}
+	if !from.IsCached() {
+		if f.delivered, err = r.stillDelivered(ctx, f); err != nil {
+			return f, err
+		}
+	}
+	if f.untouched() {
+		f.fullUntil, err = r.FullUntil(ctx, published.TombstoneMerchant, f.merchant, f.merchant.Status.Conditions, f.now)
+	}
 	return f, err
 }
 
-// gatherPublished reads what is published of the Merchant, and from the cache which Secrets were delivered: what a revocation needs. It reads
+// readPublished reads what is published of the Merchant, and from the cache which Secrets were delivered: what a revocation needs. It reads
 // nothing in the tenant's namespace, whose Secrets are as large as the tenant makes them.
-func (r *Reconciler) gatherPublished(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (f facts, err error) {
-	defer func() { f.now, f.clockWrong = r.Time() }()
-	f = facts{merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
-	id := published.ID(merchant.UID)
+func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, f *facts) (err error) {
+	id := published.ID(f.merchant.UID)
 	if f.configMap, err = read(ctx, from, f.namespace, published.MerchantName(id), new(corev1.ConfigMap)); err != nil {
-		return f, err
+		return err
 	}
 	if f.configMap != nil {
 		if writes.Ending(f.configMap) {
@@ -136,7 +159,7 @@ func (r *Reconciler) gatherPublished(ctx context.Context, from client.Reader, me
 		f.newer, f.publishedWebhook, f.revocation = errors.Is(err, published.ErrNewerVersion), record.Webhook, record.Final()
 	}
 	if f.signing, err = read(ctx, from, f.namespace, published.WebhookName(id), new(corev1.Secret)); err != nil {
-		return f, err
+		return err
 	}
 	if f.signing != nil {
 		if writes.Ending(f.signing) {
@@ -144,12 +167,12 @@ func (r *Reconciler) gatherPublished(ctx context.Context, from client.Reader, me
 		}
 		record, err := published.DecodeWebhook(f.signing)
 		f.newerSigning = errors.Is(err, published.ErrNewerVersion)
-		if err == nil && record.Source.UID == merchant.UID {
+		if err == nil && record.Source.UID == f.merchant.UID {
 			f.record = &record
 		}
 	}
-	f.delivered, err = r.Secrets.List(ctx, merchant)
-	return f, err
+	f.delivered, err = r.Secrets.List(ctx, f.merchant)
+	return err
 }
 
 // readTarget reads the Secret of the merchant's copy.
@@ -184,27 +207,16 @@ func read[T client.Object](ctx context.Context, from client.Reader, namespace, n
 	return into, nil
 }
 
-// gatherUncached reads the facts from the API server.
-func (r *Reconciler) gatherUncached(ctx context.Context, merchant *v1alpha1.Merchant) (f facts, err error) {
-	defer func() { f.now, f.clockWrong = r.Time() }()
-	f, err = r.gather(ctx, r.APIReader, merchant)
-	if err != nil {
-		return f, err
-	}
-	f.delivered, err = r.stillDelivered(ctx, merchant, f.delivered)
-	return f, err
-}
-
 // stillDelivered returns those of the first Secrets that still exist and belong to the Merchant. The next reconciliation, which the watch of
 // a deleted one starts, reads others.
-func (r *Reconciler) stillDelivered(ctx context.Context, merchant *v1alpha1.Merchant, seen []metav1.ObjectMeta) ([]metav1.ObjectMeta, error) {
+func (r *Reconciler) stillDelivered(ctx context.Context, f facts) ([]metav1.ObjectMeta, error) {
 	var there []metav1.ObjectMeta
-	for _, secret := range seen[:min(len(seen), tenantsecret.MaxAtOnce)] {
+	for _, secret := range f.delivered[:min(len(f.delivered), tenantsecret.MaxAtOnce)] {
 		now, err := r.Secrets.Get(ctx, secret.Namespace, secret.Name)
 		if err != nil {
 			return nil, err
 		}
-		if now != nil && tenantsecret.OwnedBy(now, merchant.UID) {
+		if now != nil && tenantsecret.OwnedBy(now, f.merchant.UID) {
 			there = append(there, now.ObjectMeta)
 		}
 	}

@@ -45,82 +45,46 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete,namespace=merchant-operator-credentials
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// Reconcile updates the published ConfigMap, the signing secret and the status of the Merchant.
-func (r *Reconciler) Reconcile(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
-	if !merchant.DeletionTimestamp.IsZero() {
-		return r.withdraw(ctx, merchant)
-	}
-	// Nothing that a tenant can make fail, such as a delivery, a quota, an admission policy or the finalizer, delays what only restricts.
-	again, err := r.restrict(ctx, merchant)
+// Update plans and applies.
+func (r *Reconciler) Update(ctx context.Context, cached facts, created bool) (facts, error) {
+	p, err := r.plan(ctx, cached, created)
 	if err != nil {
-		return reconciler.Finish(r.reportStillAccepted(ctx, merchant, err))
+		return p.facts, err
 	}
-	if again {
-		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
-	}
-	if wait := r.Wait(merchant); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
-	added, unfinalized := r.AddFinalizer(ctx, merchant)
-	p, err := r.plan(ctx, merchant, added)
-	f := p.facts
-	if err == nil {
-		f, err = r.apply(ctx, p)
-	}
-	next, err := r.report(ctx, f, errors.Join(err, unfinalized))
-	return r.Finish(merchant, next, err)
+	return r.apply(ctx, p)
 }
 
-// publishRestriction publishes what only restricts the Merchant, and nothing else: it is Active no longer, its keys are accepted from fewer
-// addresses, or its allowlist is enforced. From the API server it reads what is published first, and then the Merchant: a write replaces the
-// version that was read. So a process that is frozen in between publishes nothing of a spec that is older than what another operator has
-// published meanwhile.
-func (r *Reconciler) publishRestriction(ctx context.Context, cached *v1alpha1.Merchant) (bool, error) {
-	configMap, err := r.publishedConfigMap(ctx, r.Client, cached)
-	if err != nil || restrictedConfigMap(configMap, cached) == nil {
-		return false, err
-	}
-	if configMap, err = r.publishedConfigMap(ctx, r.APIReader, cached); err != nil {
-		return false, err
-	}
-	current, err := reconciler.ReadUncached(ctx, r.Base, cached)
-	if err != nil {
-		return false, err
-	}
-	want := restrictedConfigMap(configMap, current)
+// Restriction returns the write that only restricts the Merchant; nil: none is due.
+func (r *Reconciler) Restriction(f facts) func(context.Context) error {
+	want := restrictedConfigMap(f.configMap, f.merchant)
 	if want == nil {
-		return false, nil
+		return nil
 	}
-	if err := writes.Replace(ctx, r.Client, configMap, want); err != nil {
-		return false, fmt.Errorf("restrict ConfigMap %s: %w", client.ObjectKeyFromObject(want), err)
+	return func(ctx context.Context) error {
+		if err := writes.Replace(ctx, r.Client, f.configMap, want); err != nil {
+			return fmt.Errorf("restrict ConfigMap %s: %w", client.ObjectKeyFromObject(want), err)
+		}
+		r.Emit(f.merchant, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", f.merchant.Spec.State)
+		return nil
 	}
-	r.Emit(current, v1alpha1.ReasonPublished, actionPublish, "Published merchant (state %s)", current.Spec.State)
-	return true, nil
-}
-
-// publishedConfigMap returns what is published of the Merchant; nil: nothing.
-func (r *Reconciler) publishedConfigMap(ctx context.Context, from client.Reader, merchant *v1alpha1.Merchant) (*corev1.ConfigMap, error) {
-	return read(ctx, from, r.CredentialsNamespace, published.MerchantName(published.ID(merchant.UID)), new(corev1.ConfigMap))
 }
 
 // plan decides from the caches if that is certain: there is nothing to do, or the Merchant is new, because all writes are creations, which
 // fail if anything exists. Otherwise it decides again from the API server, so that a late cache, such as that of a new leader, undoes or
 // repeats nothing.
-func (r *Reconciler) plan(ctx context.Context, merchant *v1alpha1.Merchant, added bool) (*plan, error) {
-	cached, err := r.gather(ctx, r.Client, merchant)
+func (r *Reconciler) plan(ctx context.Context, cached facts, created bool) (*plan, error) {
+	cached, err := r.gather(ctx, r.Cached(), cached)
 	if err != nil {
 		return &plan{facts: cached}, err
 	}
 	p, err := decide(cached)
-	if err != nil || p.idle() || added && cached.untouched() {
+	if err != nil || p.idle() || created && cached.untouched() {
 		return p, err
 	}
-	current, err := reconciler.ReadUncached(ctx, r.Base, merchant)
-	if err != nil {
-		return p, err
+	f, err := r.ReadPublished(ctx, r.Uncached(), cached.merchant)
+	if err == nil {
+		f, err = r.gather(ctx, r.Uncached(), f)
 	}
-	f, err := r.gatherUncached(ctx, current)
 	if err != nil {
 		return &plan{facts: f}, err
 	}
@@ -174,50 +138,20 @@ func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published
 	}
 }
 
-// withdraw closes the published merchant, so that its keys are refused, remembers the Merchant in a tombstone, without which its events
-// would be kept, and then deletes the ConfigMap, the signing secret and the copy. It does not ask for the finalizer first: its tenant may
-// have removed it. What is in the tenant's namespace may fail for long, and then waits longer than the rest does.
-func (r *Reconciler) withdraw(ctx context.Context, merchant *v1alpha1.Merchant) (reconcile.Result, error) {
-	restricting, release, ok := r.Restrict(ctx, merchant)
-	if !ok {
-		return reconcile.Result{RequeueAfter: reconciler.AfterWrite}, nil
-	}
-	f, err := r.revoke(restricting, merchant)
-	release()
-	if err != nil {
-		return reconciler.Finish(r.reportUnrevoked(ctx, merchant, err))
-	}
-	if wait := r.Wait(merchant); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	more, err := r.Secrets.DeleteOwned(ctx, merchant, f.secretNames())
-	if more {
-		return r.Finish(merchant, reconciler.AfterWrite, err)
-	}
-	var held bool
-	if err == nil {
-		held, err = r.Release(ctx, published.TombstoneMerchant, merchant)
-	}
-	if held {
-		return r.Finish(merchant, reconciler.HeldRecheck, r.reportDeletion(ctx, merchant, reconciler.Held("The Merchant")))
-	}
-	return r.Finish(merchant, 0, err)
-}
-
 // errStillAccepted: nothing of a deleted Merchant could be changed, so that its keys work as before.
 var errStillAccepted = errors.New("the keys of the Merchant still work")
 
-// revoke ends the Merchant in the credentials namespace. The ConfigMap stays until the tombstone is written, so that an interruption forgets
-// nothing. If closing it is refused, the tombstone and the deletion end the Merchant, each of them alone. A Merchant that was never published
-// leaves no tombstone. The facts are from the API server, because the cache may be late. A ConfigMap without the operator's label is not
-// changed.
-func (r *Reconciler) revoke(ctx context.Context, merchant *v1alpha1.Merchant) (facts, error) {
-	f, err := r.gatherPublished(ctx, r.APIReader, merchant)
-	if err != nil {
-		return f, err
+// Revoke ends the Merchant in the credentials namespace, and returns the names of delivered Secrets. Without a tombstone its events
+// would be kept. The ConfigMap stays until the tombstone is written, so that an interruption forgets nothing. If closing it is refused,
+// the tombstone and the deletion end the Merchant, each of them alone. A Merchant that was never published leaves no tombstone. The facts
+// are from the API server, because the cache may be late. A ConfigMap without the operator's label is not changed.
+func (r *Reconciler) Revoke(ctx context.Context, merchant *v1alpha1.Merchant) ([]string, error) {
+	f := r.newFacts(merchant)
+	if err := r.readPublished(ctx, r.APIReader, &f); err != nil {
+		return nil, err
 	}
-	err = r.end(ctx, &f)
-	return f, err
+	err := r.end(ctx, &f)
+	return f.secretNames(), err
 }
 
 // end ends what is published of the Merchant.
@@ -257,7 +191,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	if err := index.Merchants.Add(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := r.setUpRestrictions(mgr); err != nil {
+	driver := reconciler.Driver[*v1alpha1.Merchant, facts]{Base: r.Base, Kind: r, Tombstone: published.TombstoneMerchant}
+	err := reconciler.NewRestrictionController(mgr, "merchant-restriction", reconciler.RequestNamespace).
+		For(&v1alpha1.Merchant{}, builder.WithPredicates(reconciler.Changes(statusConditions))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), reconciler.Restrictions[*v1alpha1.Merchant, facts]{Driver: driver}))
+	if err != nil {
 		return err
 	}
 	return reconciler.NewTenantController(mgr, "merchant", parallel).
@@ -265,7 +204,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForPublished)).
 		WatchesRawSource(r.TenantSecrets(mgr, &v1alpha1.Merchant{})).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+		Complete(reconcile.AsReconciler(mgr.GetClient(), driver))
 }
 
 // requestsForPublished returns the Merchant of the published object.

@@ -59,13 +59,23 @@ func newReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 	}}
 }
 
+// planned is what a reconciliation of a new Merchant plans.
+func planned(t *testing.T, r *Reconciler, merchant *v1alpha1.Merchant) (*plan, error) {
+	t.Helper()
+	cached, err := r.ReadPublished(t.Context(), r.Cached(), merchant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.plan(t.Context(), cached, true)
+}
+
 // A Merchant is revoked although no Secret of its tenant can be read.
 func TestRevoke_ReadsNothingOfTheTenant(t *testing.T) {
 	f := upToDate(t)
 	f.configMap.Namespace, f.signing.Namespace = "credentials", "credentials"
 	r := newReconciler(t, f.configMap, f.signing)
 	f.merchant.DeletionTimestamp, f.merchant.Finalizers = &metav1.Time{Time: now}, []string{v1alpha1.Finalizer}
-	if _, err := r.revoke(t.Context(), f.merchant); err != nil {
+	if _, err := r.Revoke(t.Context(), f.merchant); err != nil {
 		t.Errorf("the revocation: %v", err)
 	}
 	id := published.ID(f.merchant.UID)
@@ -86,11 +96,14 @@ func TestRestrict_Allowlist(t *testing.T) {
 	f.configMap.Namespace = "credentials"
 	f.merchant.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"}
 	r := newReconciler(t, f.configMap, f.merchant)
-	if _, err := (restrictions{r}).Reconcile(t.Context(), f.merchant); err != nil {
+	restrictions := reconciler.Restrictions[*v1alpha1.Merchant, facts]{
+		Driver: reconciler.Driver[*v1alpha1.Merchant, facts]{Base: r.Base, Kind: r},
+	}
+	if _, err := restrictions.Reconcile(t.Context(), f.merchant); err != nil {
 		t.Fatal(err)
 	}
-	stored, err := r.publishedConfigMap(t.Context(), r.APIReader, f.merchant)
-	if err != nil {
+	stored := new(corev1.ConfigMap)
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(f.configMap), stored); err != nil {
 		t.Fatal(err)
 	}
 	record, err := published.DecodeMerchant(stored)
@@ -138,7 +151,7 @@ func TestPlan_FullNamespace(t *testing.T) {
 		"a new Merchant of another":    {neighbour, v1alpha1.ReasonPublished},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := r.plan(t.Context(), test.merchant, true)
+			p, err := planned(t, r, test.merchant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +173,7 @@ func TestPlan_FullNamespace_Lost(t *testing.T) {
 	r := newReconciler(t, append(deletedMerchants(t, lost.Namespace, 2*budget.Tombstones), lost)...)
 	for reason, want := range map[string]bool{v1alpha1.ReasonPublished: true, v1alpha1.ReasonTooManyDeleted: false} {
 		lost.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReadyCondition, Reason: reason}}
-		p, err := r.plan(t.Context(), lost, true)
+		p, err := planned(t, r, lost)
 		if err != nil {
 			t.Fatal(err)
 		}

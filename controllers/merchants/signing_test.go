@@ -216,7 +216,7 @@ func TestStatus_WebhookSecretName(t *testing.T) {
 // A status that holds only what the dispatcher reports has lost all that the operator reported.
 func TestStatus_DispatcherCondition(t *testing.T) {
 	m := merchant()
-	m.Status.Conditions = conditions.Ready("reported").Conditions(nil, 1, now)
+	m.Status.Conditions = conditions.After(nil, conditions.Ready("reported").Notices(), 1, now)
 	m.Status.Conditions = append(m.Status.Conditions, m.Status.Conditions[0])
 	m.Status.Conditions[1].Type = v1alpha1.WebhookHealthyCondition
 	if got := statusConditions(m); len(got) != 1 || got[0].Type != v1alpha1.ReadyCondition {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -35,65 +34,53 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// report emits an event if the outcome changed, and writes the status if it changed. It returns the time until the next
-// check is due, and the failure with its own.
-func (r *Reconciler) report(ctx context.Context, f facts, failure error) (time.Duration, error) {
-	if reconciler.Superseded(failure) {
-		return 0, failure
-	}
+// Report emits an event if the outcome changed, and writes the status if it changed. It returns the time until the next check is due.
+func (r *Reconciler) Report(ctx context.Context, f facts, failure error) (time.Duration, error) {
 	outcome := outcomeFor(f)
 	if failure != nil {
 		outcome = conditions.Failed(failure)
 	}
-	r.warn(f.merchant, outcome)
-	return nextCheck(f, outcome), errors.Join(failure, r.writeStatus(ctx, f.merchant, newStatus(f, outcome)))
+	r.tell(f.merchant, noticesFor(f, outcome))
+	return nextCheck(f, outcome), r.writeStatus(ctx, f.merchant, newStatus(f, outcome))
 }
 
-// warn emits the warning of an outcome that does not stand yet.
-func (r *Reconciler) warn(merchant *v1alpha1.Merchant, outcome conditions.Outcome) {
-	standing := reconciler.Warned{}
-	if condition := outcome.Abnormal(); condition != "" {
-		standing[condition] = outcome.Reason
-		if !r.Warned(merchant, merchant.Status.Conditions).Has(condition, outcome.Reason) {
-			r.Warn(merchant, outcome.Reason, actionPublish, "%s", outcome.Message)
-		}
-	}
-	r.NoteWarned(merchant, standing)
+// tell emits the warnings that do not stand yet.
+func (r *Reconciler) tell(merchant *v1alpha1.Merchant, notices []conditions.Notice) {
+	r.Tell(merchant, r.Warned(merchant, merchant.Status.Conditions), actionPublish, notices)
 }
 
-// reportDeletion says why a deleted Merchant is still there. It warns of it, and writes the status if it changed.
+// reportDeletion says why a deleted Merchant is still there.
 func (r *Reconciler) reportDeletion(ctx context.Context, merchant *v1alpha1.Merchant, outcome conditions.Outcome) error {
-	r.warn(merchant, outcome)
+	r.tell(merchant, outcome.Notices())
 	status := *merchant.Status.DeepCopy()
 	status.ObservedGeneration = merchant.Generation
-	status.Conditions = outcome.Alone(status.Conditions, merchant.Generation, r.Clock.Now().UTC())
+	status.Conditions = conditions.Only(status.Conditions, outcome.Notices(), merchant.Generation, r.Clock.Now().UTC())
 	return r.writeStatus(ctx, merchant, status)
 }
 
-// reportStillAccepted says that a Merchant is not restricted as its spec says. It returns the failure with its own.
-func (r *Reconciler) reportStillAccepted(ctx context.Context, merchant *v1alpha1.Merchant, failure error) error {
-	if reconciler.Superseded(failure) {
-		return failure
-	}
+// ReportUnrestricted says that a Merchant is not restricted as its spec says.
+func (r *Reconciler) ReportUnrestricted(ctx context.Context, f facts, failure error) error {
 	outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted,
 		"spec.state is not in force, and the keys of the Merchant still work: %v. The operator retries", failure)
-	r.warn(merchant, outcome)
-	status := *merchant.Status.DeepCopy()
-	status.ObservedGeneration = merchant.Generation
-	status.Conditions = outcome.Conditions(status.Conditions, merchant.Generation, r.Clock.Now().UTC())
-	return errors.Join(failure, r.writeStatus(ctx, merchant, status))
+	r.tell(f.merchant, outcome.Notices())
+	status := *f.merchant.Status.DeepCopy()
+	status.ObservedGeneration = f.merchant.Generation
+	status.Conditions = conditions.After(status.Conditions, outcome.Notices(), f.merchant.Generation, r.Clock.Now().UTC())
+	return r.writeStatus(ctx, f.merchant, status)
 }
 
-// reportUnrevoked says what a deletion waits for. It returns the failure with its own.
-func (r *Reconciler) reportUnrevoked(ctx context.Context, merchant *v1alpha1.Merchant, failure error) error {
-	if reconciler.Superseded(failure) {
-		return failure
-	}
+// ReportUnrevoked says what a deletion waits for.
+func (r *Reconciler) ReportUnrevoked(ctx context.Context, merchant *v1alpha1.Merchant, failure error) error {
 	outcome := conditions.Failed(failure)
 	if errors.Is(failure, errStillAccepted) {
 		outcome = conditions.Stalled(v1alpha1.ReasonStillAccepted, "The deletion is not in force: %v. The operator retries", failure)
 	}
-	return errors.Join(failure, r.reportDeletion(ctx, merchant, outcome))
+	return r.reportDeletion(ctx, merchant, outcome)
+}
+
+// ReportHeld says why a revoked Merchant is still there.
+func (r *Reconciler) ReportHeld(ctx context.Context, merchant *v1alpha1.Merchant) error {
+	return r.reportDeletion(ctx, merchant, reconciler.Held("The Merchant"))
 }
 
 // newStatus is pure. It keeps the name of the delivered Secret while there is a webhook, even if the Secret is
@@ -102,7 +89,7 @@ func newStatus(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
 	status.MerchantID = published.PublicMerchantID(published.ID(f.merchant.UID))
-	status.Conditions = withRateLimit(f, outcome.Conditions(status.Conditions, f.merchant.Generation, f.now))
+	status.Conditions = conditions.After(status.Conditions, noticesFor(f, outcome), f.merchant.Generation, f.now)
 	switch {
 	case f.targetName() == "":
 		status.WebhookSecretName = ""
@@ -112,19 +99,22 @@ func newStatus(f facts, outcome conditions.Outcome) v1alpha1.MerchantStatus {
 	return status
 }
 
-// withRateLimit says that the platform's maximum is published instead of what the spec asks for, while that is so.
-func withRateLimit(f facts, all []metav1.Condition) []metav1.Condition {
+// noticesFor returns what people are told of a Merchant.
+func noticesFor(f facts, outcome conditions.Outcome) []conditions.Notice {
+	return append(outcome.Notices(), rateLimitReduced(f))
+}
+
+// rateLimitReduced says that the platform's maximum is published instead of what the spec asks for, while that is so.
+func rateLimitReduced(f facts) conditions.Notice {
 	asked, given := f.merchant.Spec.RateLimit, f.rateLimit()
 	if asked == given {
-		meta.RemoveStatusCondition(&all, v1alpha1.RateLimitReducedCondition)
-		return all
+		return conditions.Absent(v1alpha1.RateLimitReducedCondition)
 	}
-	return conditions.With(all, metav1.Condition{
+	return conditions.Notice{Condition: metav1.Condition{
 		Type: v1alpha1.RateLimitReducedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPlatformMaximum,
-		ObservedGeneration: f.merchant.Generation,
 		Message: fmt.Sprintf("spec.rateLimit is above the platform's maximum: the limit is %d per second with a burst of %d",
 			given.RequestsPerSecond, given.Burst),
-	}, f.now)
+	}}
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, merchant *v1alpha1.Merchant, want v1alpha1.MerchantStatus) error {

@@ -1,4 +1,5 @@
-// Package reconciler has what the reconciliations of Merchants and ApiKeys share: finalizers, uncached reads, writes of the status, back-off.
+// Package reconciler has what the reconciliations of Merchants and ApiKeys share: the order of their steps (Driver),
+// finalizers, uncached reads, writes of the status, warnings, back-off.
 package reconciler
 
 import (
@@ -88,10 +89,30 @@ func (b *Base) Finish(object client.Object, next time.Duration, err error) (reco
 	return result, failure
 }
 
-// ReadUncached returns the object from the API server. The error, for Finish, says if it needs no reconciliation.
-func ReadUncached[T any, O Object[T]](ctx context.Context, b *Base, cached O) (O, error) {
+// Source is where facts are read.
+type Source struct {
+	client.Reader
+
+	cached bool
+}
+
+// Cached are the caches, which may be late.
+func (b *Base) Cached() Source { return Source{b.Client, true} }
+
+// Uncached is the API server.
+func (b *Base) Uncached() Source { return Source{b.APIReader, false} }
+
+// IsCached reports whether what is read may be late.
+func (s Source) IsCached() bool { return s.cached }
+
+// Current returns the object, which was read from the caches, as the source has it. The error, for Finish, says if it needs no
+// reconciliation.
+func Current[T any, O Object[T]](ctx context.Context, from Source, cached O) (O, error) {
+	if from.cached {
+		return cached, nil
+	}
 	live := O(new(T))
-	if err := b.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
+	if err := from.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, errGone
 		}

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/merchant-operator/merchant-operator/controllers/conditions"
 )
 
 // Warned are the reasons that people were warned of, by the condition that has the reason. They stand until the reason is another one.
@@ -63,7 +65,25 @@ func (b *Base) Warned(object client.Object, status []metav1.Condition) Warned {
 	return standing
 }
 
-// NoteWarned remembers the warnings that stand for an object now.
-func (b *Base) NoteWarned(object client.Object, standing Warned) {
+// Tell emits the warnings of the notices that do not stand yet, remembers those that stand now, and returns the reasons of what it
+// emitted. before are the warnings that stood: see Warned.
+func (b *Base) Tell(object client.Object, before Warned, action string, notices []conditions.Notice) (emitted []string) {
+	standing := Warned{}
+	for _, n := range notices {
+		kind := n.Condition.Type
+		switch stood, ok := before[kind]; {
+		case n.Unread || n.Condition.Status == metav1.ConditionUnknown:
+			if ok {
+				standing[kind] = stood
+			}
+		case n.Event != "":
+			standing[kind] = n.Condition.Reason
+			if !before.Has(kind, n.Condition.Reason) {
+				b.Warn(object, n.Event, action, "%s", n.Condition.Message)
+				emitted = append(emitted, n.Event)
+			}
+		}
+	}
 	b.warnings.set(object.GetUID(), standing)
+	return emitted
 }

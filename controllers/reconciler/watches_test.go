@@ -40,7 +40,7 @@ func TestChanges(t *testing.T) {
 		t.Run(desc, func(t *testing.T) {
 			before := &v1alpha1.Merchant{
 				ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 1, ResourceVersion: "1", Finalizers: []string{v1alpha1.Finalizer}},
-				Status:     v1alpha1.MerchantStatus{Conditions: conditions.Ready("a").Conditions(nil, 1, start)},
+				Status:     v1alpha1.MerchantStatus{Conditions: conditions.After(nil, conditions.Ready("a").Notices(), 1, start)},
 			}
 			after := before.DeepCopy()
 			tc.edit(after)
