@@ -193,9 +193,10 @@ build-installer: ## Write dist/install.yaml from config/default; IMG sets the im
 IMAGE ?= merchant-operator:$(VERSION)
 
 .PHONY: image
-image: ## Build the container image as bin/image.tar, and load it into docker if available
+image: ## Build the container image as bin/image.tar, which docker and containerd load
 	@go -C hack/image build -o "$(CURDIR)/bin/image" .
 	@bin/image -name $(IMAGE) -version $(VERSION) -output bin/image.tar
+	@echo "==> load it with: docker load --input bin/image.tar"
 
 .PHONY: release-rehearsal
 release-rehearsal: ## Make a complete release into a temporary local registry

@@ -155,7 +155,7 @@ type content struct {
 	files  map[string]file
 }
 
-// readArchive returns the images of an archive of writeArchive, or of `docker save` since version 25. It checks every digest.
+// readArchive returns the images of an archive of writeArchive, or of `docker save` since version 25, which CI uses for the Dockerfile. It checks every digest.
 func readArchive(archivePath string) (contents []content, err error) {
 	defer func() {
 		if err != nil {

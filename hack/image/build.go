@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,44 +25,8 @@ const (
 	user = "65532:65532"
 )
 
+// build makes the image that the Dockerfile describes.
 func build(ctx context.Context, o options) error {
-	if o.builder == "auto" {
-		o.builder = "none"
-		if dockerAnswers(ctx) {
-			o.builder = "docker"
-		}
-	}
-	switch o.builder {
-	case "docker":
-		return errors.Join(
-			docker(ctx, "buildx", "build", "--load", "--provenance=false", "--build-arg", "VERSION="+o.version, "--tag", o.name, "."),
-			docker(ctx, "save", "--output", o.output, o.name),
-		)
-	case "none":
-		return assemble(ctx, o)
-	default:
-		return fmt.Errorf("-builder %s: use docker, none or auto", o.builder)
-	}
-}
-
-// dockerAnswers is true if a docker daemon runs, not just if there is a client.
-func dockerAnswers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	return exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Run() == nil
-}
-
-func docker(ctx context.Context, args ...string) error {
-	program := exec.CommandContext(ctx, "docker", args...)
-	program.Stdout, program.Stderr = os.Stderr, os.Stderr
-	if err := program.Run(); err != nil {
-		return fmt.Errorf("docker %s: %w", args[0], err)
-	}
-	return nil
-}
-
-// assemble makes the image of the Dockerfile without docker.
-func assemble(ctx context.Context, o options) error {
 	images := make([]v1.Image, 0, len(o.platforms))
 	for _, platform := range o.platforms {
 		fmt.Fprintf(os.Stderr, "==> compiling merchant-operator %s for %s\n", o.version, platform)

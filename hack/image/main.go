@@ -1,8 +1,8 @@
-// Command image is `make image`: it makes the container image of merchant-operator and checks its contents.
+// Command image is `make image`: it makes the container image of merchant-operator, and checks its contents.
 //
-// With docker it builds the Dockerfile, and loads the image under its tag. Without docker it makes the same image itself, from
-// a binary that Go compiles for each platform and the certificate authorities that Mozilla trusts; that needs no daemon, no
-// registry (ko pulls its base image from one) and no root. Either way it writes an archive, and fails if the image holds anything else or runs as root.
+// The image is made of a binary that Go compiles for each platform and the certificate authorities that Mozilla trusts. That
+// needs no daemon, no registry (ko pulls its base image from one) and no root. The command writes an archive, and fails if the
+// image holds anything else or runs as root.
 package main
 
 import (
@@ -29,8 +29,8 @@ const usage = `Makes container images, and checks them. Run it in the root of th
 `
 
 type options struct {
-	name, version, output, builder string
-	platforms                      []v1.Platform
+	name, version, output string
+	platforms             []v1.Platform
 }
 
 func main() {
@@ -58,8 +58,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.name, "name", "merchant-operator:devel", "name and tag of the image")
 	flags.StringVar(&o.version, "version", "devel", "version that `merchant-operator version` prints")
 	flags.StringVar(&o.output, "output", "bin/image.tar", "archive to write")
-	flags.StringVar(&o.builder, "builder", "auto", "docker, none (compile and assemble here), or auto: docker if it answers, else none")
-	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, comma-separated; docker builds the one it runs on")
+	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, comma-separated")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ tar --sort=name --mtime="$(git log -1 --format=%cI)" --owner=0 --group=0 --numer
 make build-installer IMG="$image:$version"
 mv dist/install.yaml "$out/"
 go -C hack/image build -o "$PWD/bin/image" .
-bin/image -builder none -name "$image:$version" -version "$tag" -output "$out/image.tar"
+bin/image -name "$image:$version" -version "$tag" -output "$out/image.tar"
 bin/image sbom "$version" "$out/image.tar" "$out"
 hack/release/plugin.sh "$tag" "$out"
 (cd "$out" && sha256sum ./*.tgz ./*.tar.gz install.yaml merchant.yaml ./*.spdx.json | sed 's| \./| |' >SHA256SUMS)
