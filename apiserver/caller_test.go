@@ -22,8 +22,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -363,10 +363,10 @@ func TestGate_StaleWatch(t *testing.T) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
 	r.proxy.FreezeWatches()
-	ahead.Store(int64(store.OverrideLifetime - time.Hour))
+	ahead.Store(int64(keystate.OverrideLifetime - time.Hour))
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	eventually(t, "no bookmark is on its way", func() bool {
-		ahead.Add(int64(store.OverrideLifetime))
+		ahead.Add(int64(keystate.OverrideLifetime))
 		return r.call(http.MethodGet, me, key, "").status == http.StatusServiceUnavailable
 	})
 	for _, presented := range []string{key, ""} {

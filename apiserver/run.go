@@ -29,6 +29,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // Run serves the API until ctx ends, then drains: it turns unready, goes on serving for the drain delay, and finishes the
@@ -78,6 +79,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	keyState := keystate.New(process.Redis, options.LastUseStep)
 	r := &replica{Role: process, options: options}
 	if r.reviews, err = kube.Client(kube.Apart(process.Cluster)); err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		return nil, fmt.Errorf("options: %w", err)
 	}
 	published := keys.Published{Secrets: process.Kube.CoreV1().Secrets(options.CredentialsNamespace)}
-	r.overrides = keys.NewOverrides(state, published, log, registry)
+	r.overrides = keys.NewOverrides(keyState, process.Redis, published, log, registry)
 	r.directory = directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: r.overrides, Now: options.Now})
 	r.live = live.New(process.Redis, live.Options{
 		Read: state.WatchedSession, Interval: options.Streams.Reread,
@@ -94,7 +96,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	})
 	reasons := caller.NewReasons(registry)
 	r.gate = caller.NewGate(caller.GateOptions{
-		Directory: r.directory, Store: state, Blocked: blocked.New(process.Redis), Clients: r.clients, Reasons: reasons, Now: options.Now,
+		Directory: r.directory, Store: state, Keys: keyState, Redis: process.Redis, Blocked: blocked.New(process.Redis), Clients: r.clients, Reasons: reasons, Now: options.Now,
 		Log: log, Registerer: registry, LogRefusedKeys: options.LogRefusedKeys,
 	})
 	r.accounts = &caller.Accounts{
@@ -109,7 +111,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		LongPoll: web.LongPoll{Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout},
 		Log:      log, Registerer: registry,
 	})
-	r.keys = keys.New(keys.Options{Published: published, Store: state, Directory: r.directory, Log: log, Registerer: registry, Now: options.Now})
+	r.keys = keys.New(keys.Options{Published: published, Store: state, Overrides: keyState, Directory: r.directory, Log: log, Registerer: registry, Now: options.Now})
 	r.rail = rail.New(rail.Options{Store: state, Directory: r.directory, Gate: r.gate, Log: log, Registerer: registry})
 	limit := options.PublicRateLimit
 	r.payer, err = payer.New(payer.Options{
@@ -138,7 +140,7 @@ func (r *replica) service() (role.Service, error) {
 		}
 	}
 	return role.Service{
-		Age: r.directory.Age, MaxAge: store.OverrideLifetime, Reviews: r.reviews,
+		Age: r.directory.Age, MaxAge: keystate.OverrideLifetime, Reviews: r.reviews,
 		Background: []func(context.Context){r.overrides.Run, r.live.Run, r.gate.Run, func(ctx context.Context) {
 			r.directory.Watch(ctx, r.Kube.CoreV1().RESTClient(), r.options.CredentialsNamespace)
 		}},

@@ -65,7 +65,7 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 	}, f.Client, f.Store, f.Index, newRotations(), "test")
 	reporter := status.New(status.Options{
-		Outbox: f.Outbox, Store: f.Store, Blocked: f.Blocked, Index: f.Index, Writer: f.reports, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged, HealthInterval: pollInterval,
+		Outbox: f.Outbox, Keys: f.Keys, Redis: f.Client, Blocked: f.Blocked, Index: f.Index, Writer: f.reports, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged, HealthInterval: pollInterval,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,
 	})
 	return &testDispatcher{d, reporter, changes, registry}

@@ -21,6 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	receiptstore "github.com/merchant-operator/merchant-operator/internal/store/receipts"
 )
 
@@ -41,7 +42,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer r.Close()
-	sessions, err := store.New(r.Redis, store.Options{History: options.History, LastUseStep: options.LastUseStep})
+	sessions, err := store.New(r.Redis, store.Options{History: options.History})
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func Run(ctx context.Context, options Options) error {
 		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 	}, r.Redis, sessions, index, rotations, identity)
 	reporter := status.New(status.Options{
-		Outbox: d.outbox, Store: sessions, Blocked: blocked.New(r.Redis), Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged,
+		Outbox: d.outbox, Keys: keystate.New(r.Redis, options.LastUseStep), Redis: r.Redis, Blocked: blocked.New(r.Redis), Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,
 	})
 	mails := func(context.Context) {}
@@ -78,7 +79,7 @@ func Run(ctx context.Context, options Options) error {
 		mails = sender.Run
 	}
 	return r.Serve(ctx, role.Service{
-		Age: index.Age, MaxAge: store.OverrideLifetime,
+		Age: index.Age, MaxAge: keystate.OverrideLifetime,
 		Background: []func(context.Context){func(ctx context.Context) {
 			index.Watch(ctx, r.Kube.CoreV1().RESTClient(), options.CredentialsNamespace)
 		}},

@@ -39,8 +39,8 @@ type blockedAddresses struct {
 	requests map[string]map[string]int64 // by merchant id and block, since they were last written
 }
 
-func newBlockedAddresses(addresses *blocked.Store, sessions *store.Store, log *slog.Logger, registerer prometheus.Registerer) *blockedAddresses {
-	b := &blockedAddresses{add: addresses.Add, forEach: sessions.ForEach, log: log, requests: map[string]map[string]int64{}}
+func newBlockedAddresses(addresses *blocked.Store, client *redis.Client, log *slog.Logger, registerer prometheus.Registerer) *blockedAddresses {
+	b := &blockedAddresses{add: addresses.Add, forEach: client.ForEach, log: log, requests: map[string]map[string]int64{}}
 	b.total = promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_blocked_address_requests_total",
 		Help: "Requests with a good key from an address that the allowlist of merchant or key does not allow, by the merchant's mode: enforce (response 401) or report.",

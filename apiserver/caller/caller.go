@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // Caller is who sent a request, as far as the directory knows. The store makes the final decision about the key.
@@ -70,7 +71,7 @@ func (c Caller) admissionError() error {
 }
 
 // acceptedBy reports, as admission.lua does, whether the presented key is accepted at the time now of Redis.
-func (c Caller) acceptedBy(override store.Override, now time.Time) bool {
+func (c Caller) acceptedBy(override keystate.Override, now time.Time) bool {
 	if override.Order.Compare(c.Order) < 0 { // or there is none
 		return c.Accepted && (c.Until.IsZero() || now.Before(c.Until))
 	}

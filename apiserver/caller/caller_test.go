@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -21,16 +22,16 @@ import (
 // A caller over the bound of wrong keys is decided here, all others by the script: both must say the same, in each state of directory and
 // override.
 func TestCaller_DecidesAsTheScript(t *testing.T) {
-	kept := storetest.Open(t, redistest.Start(t).URL())
+	kept := storetest.New(t, redistest.Start(t).URL())
 	now := time.Now()
 	later, over := now.Add(time.Hour), now.Add(-time.Hour)
 	presented, other := apikey.NewDigest("presented"), apikey.NewDigest("other")
 	known := published.Order{Issued: 5, Revision: 5}
-	overrides := map[string]*store.Override{"no override": nil}
+	overrides := map[string]*keystate.Override{"no override": nil}
 	for when, order := range map[string]published.Order{
 		"older": {Issued: 5, Revision: 4}, "of an older issue": {Issued: 4, Revision: 9}, "as new": known, "newer": {Issued: 5, Revision: 6}, "of a newer issue": {Issued: 6, Revision: 1},
 	} {
-		for what, accepted := range map[string][]store.Accepted{
+		for what, accepted := range map[string][]keystate.Accepted{
 			"none":                      nil,
 			"the key":                   {{Digest: presented}},
 			"the key until later":       {{Digest: presented, Until: later}},
@@ -40,7 +41,7 @@ func TestCaller_DecidesAsTheScript(t *testing.T) {
 			"another, then the old key": {{Digest: other}, {Digest: presented, Until: over}},
 			"the key twice":             {{Digest: presented, Until: over}, {Digest: presented, Until: later}},
 		} {
-			overrides[fmt.Sprintf("an override that is %s and accepts %s", when, what)] = &store.Override{Order: order, Accepted: accepted}
+			overrides[fmt.Sprintf("an override that is %s and accepts %s", when, what)] = &keystate.Override{Order: order, Accepted: accepted}
 		}
 	}
 	directories := map[string]func(*Caller){
@@ -69,15 +70,15 @@ func TestCaller_DecidesAsTheScript(t *testing.T) {
 					}}
 					change(&from)
 					refuse(&from)
-					ref := store.KeyRef{MerchantID: from.Merchant.ID, KeyID: id}
+					ref := keystate.Ref{MerchantID: from.Merchant.ID, KeyID: id}
 					if override != nil {
 						written := *override
-						written.KeyRef = ref
-						if err := kept.WriteOverride(t.Context(), written); err != nil {
+						written.Ref = ref
+						if err := kept.Keys.WriteOverride(t.Context(), written); err != nil {
 							t.Fatal(err)
 						}
 					}
-					read, at, err := kept.Overrides(t.Context(), ref)
+					read, at, err := kept.Keys.Overrides(t.Context(), ref)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -19,8 +19,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // ErrStale is the error of every request with a key while this replica may have missed a revocation.
@@ -30,6 +32,8 @@ var ErrStale = errors.New("the watch of the Kubernetes API is older than the lif
 type GateOptions struct {
 	Directory  *directory.Directory
 	Store      *store.Store
+	Keys       *keystate.Store
+	Redis      *redis.Client
 	Blocked    *blocked.Store
 	Clients    clientaddr.Resolver
 	Reasons    *Reasons
@@ -56,7 +60,7 @@ type Gate struct {
 func NewGate(o GateOptions) *Gate {
 	g := &Gate{
 		directory: o.Directory, store: o.Store, clients: o.Clients, reasons: o.Reasons, now: o.Now,
-		wrongKeys: newWrongKeys(o.Store, o.Now), blocked: newBlockedAddresses(o.Blocked, o.Store, o.Log, o.Registerer),
+		wrongKeys: newWrongKeys(o.Keys, o.Store.UseDue, o.Now), blocked: newBlockedAddresses(o.Blocked, o.Redis, o.Log, o.Registerer),
 	}
 	if o.LogRefusedKeys {
 		g.refusedKeys = newRefusedKeyLog(o.Log, o.Now)
@@ -114,7 +118,7 @@ func (g *Gate) Refresh(e *web.Event, r *http.Request, from Caller) (Caller, erro
 
 // caller finds who sent a request, and says so in its event. The Caller of an error has the key id, if it is known.
 func (g *Gate) caller(e *web.Event, r *http.Request, needs v1alpha1.Permission, currentOnly bool) (Caller, error) {
-	if g.directory.Age() >= store.OverrideLifetime {
+	if g.directory.Age() >= keystate.OverrideLifetime {
 		return Caller{}, ErrStale
 	}
 	address, addressErr := g.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))

@@ -8,6 +8,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // wrongKeyLimit limits the requests of one key id that are checked in Redis one by one only to be refused.
@@ -20,7 +21,7 @@ var useLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 // that get 403, which no rate limit is charged for. Other requests of keys that the directory accepts are not affected. Over the limit, all requests with other keys of the key id share one read of its override every
 // coalesce.Interval. So a key that another replica has just issued waits and is accepted, and a wrong one gets 401 also where a good one gets 403.
 type wrongKeys struct {
-	read func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
+	read func(context.Context, ...keystate.Ref) ([]keystate.Override, time.Time, error)
 	// useDue reports whether the next request with a digest writes its last use.
 	useDue func(apikey.Digest) bool
 	limit  *ratelimit.Limiter // of key ids
@@ -30,14 +31,14 @@ type wrongKeys struct {
 
 // readOverride is an override at a time of Redis.
 type readOverride struct {
-	store.Override
+	keystate.Override
 
 	now time.Time
 }
 
-func newWrongKeys(overrides *store.Store, now func() time.Time) *wrongKeys {
+func newWrongKeys(keys *keystate.Store, useDue func(apikey.Digest) bool, now func() time.Time) *wrongKeys {
 	return &wrongKeys{
-		read: overrides.Overrides, useDue: overrides.UseDue, limit: ratelimit.NewLimiter(wrongKeyLimit, now),
+		read: keys.Overrides, useDue: useDue, limit: ratelimit.NewLimiter(wrongKeyLimit, now),
 		uses: ratelimit.NewLimiter(useLimit, now), reads: coalesce.NewReads[readOverride](),
 	}
 }
@@ -52,7 +53,7 @@ func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err e
 		return denied == nil, nil
 	}
 	override, err := k.reads.Join(ctx, from.KeyID, func(ctx context.Context) (readOverride, error) {
-		overrides, now, err := k.read(ctx, store.KeyRef{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
+		overrides, now, err := k.read(ctx, keystate.Ref{MerchantID: from.Merchant.ID, KeyID: from.KeyID})
 		if err != nil {
 			return readOverride{}, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // asker is one who presents a key that the directory does not accept.
@@ -25,14 +26,14 @@ func asker(keyID, plaintext string) Caller {
 }
 
 // overriding returns a memory beside a Redis with one override, and how often that was read.
-func overriding(override store.Override) (keys *wrongKeys, reads *int) {
+func overriding(override keystate.Override) (keys *wrongKeys, reads *int) {
 	reads = new(int)
 	return &wrongKeys{
 		limit: ratelimit.NewLimiter(wrongKeyLimit, time.Now), reads: coalesce.NewReads[readOverride](),
 		uses: ratelimit.NewLimiter(useLimit, time.Now), useDue: func(apikey.Digest) bool { return false },
-		read: func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error) {
+		read: func(context.Context, ...keystate.Ref) ([]keystate.Override, time.Time, error) {
 			*reads++
-			return []store.Override{override}, time.Now(), nil
+			return []keystate.Override{override}, time.Now(), nil
 		},
 	}, reads
 }
@@ -45,7 +46,7 @@ func (k *wrongKeys) exhaust(keyID string) {
 // A good key is not charged for.
 func TestWrongKeys_GoodKeyIsNotCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, reads := overriding(store.Override{})
+		keys, reads := overriding(keystate.Override{})
 		for range 1000 {
 			charged, err := keys.check(t.Context(), asker("till", "fresh"))
 			if !charged || err != nil {
@@ -62,7 +63,7 @@ func TestWrongKeys_GoodKeyIsNotCharged(t *testing.T) {
 // Wrong keys of a key ID are asked about up to a bound.
 func TestWrongKeys_Bound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, reads := overriding(store.Override{})
+		keys, reads := overriding(keystate.Override{})
 		asked := 0
 		ask := func() {
 			before := *reads
@@ -100,14 +101,14 @@ func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 	forbidden, inactive := asker("till", "good"), asker("till", "good")
 	forbidden.Permissions = directory.NewPermissions([]v1alpha1.Permission{v1alpha1.PermissionRead})
 	inactive.Merchant.State = v1alpha1.MerchantSuspended
-	replaced := store.Override{Order: published.Order{Issued: 6, Revision: 6}, Accepted: []store.Accepted{{Digest: apikey.NewDigest("next")}}}
+	replaced := keystate.Override{Order: published.Order{Issued: 6, Revision: 6}, Accepted: []keystate.Accepted{{Digest: apikey.NewDigest("next")}}}
 	for name, test := range map[string]struct {
 		from     Caller
-		override store.Override
+		override keystate.Override
 		want     error
 	}{
-		"no permission":                          {forbidden, store.Override{}, store.ErrForbidden},
-		"a suspended merchant":                   {inactive, store.Override{}, store.ErrMerchantNotActive},
+		"no permission":                          {forbidden, keystate.Override{}, store.ErrForbidden},
+		"a suspended merchant":                   {inactive, keystate.Override{}, store.ErrMerchantNotActive},
 		"a replaced key without permission":      {forbidden, replaced, store.ErrKeyRejected},
 		"a replaced key of a suspended merchant": {inactive, replaced, store.ErrKeyRejected},
 	} {
@@ -149,7 +150,7 @@ func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 // While Redis does not answer, each use is due again and again. A key that gets 403 shows its use once a second past the bound.
 func TestWrongKeys_UsesDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, _ := overriding(store.Override{})
+		keys, _ := overriding(keystate.Override{})
 		keys.useDue = func(apikey.Digest) bool { return true }
 		from := asker("till", "good")
 		from.Live, from.Accepted = true, true
@@ -170,9 +171,9 @@ func TestWrongKeys_UsesDuringAnOutage(t *testing.T) {
 // Past the bound many share one read.
 func TestWrongKeys_SharedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fresh := store.Override{
+		fresh := keystate.Override{
 			Order:    published.Order{Issued: 6, Revision: 6},
-			Accepted: []store.Accepted{{Digest: apikey.NewDigest("fresh")}, {Digest: apikey.NewDigest("over"), Until: time.Now()}},
+			Accepted: []keystate.Accepted{{Digest: apikey.NewDigest("fresh")}, {Digest: apikey.NewDigest("over"), Until: time.Now()}},
 		}
 		keys, reads := overriding(fresh)
 		outcomes := map[string]error{}
@@ -201,9 +202,9 @@ func TestWrongKeys_SharedRead(t *testing.T) {
 // Where only the current key may ask, a replaced one is a wrong key past the bound, too.
 func TestWrongKeys_CurrentKeyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, _ := overriding(store.Override{
+		keys, _ := overriding(keystate.Override{
 			Order:    published.Order{Issued: 6, Revision: 6},
-			Accepted: []store.Accepted{{Digest: apikey.NewDigest("current")}, {Digest: apikey.NewDigest("replaced"), Until: time.Now().Add(time.Hour)}},
+			Accepted: []keystate.Accepted{{Digest: apikey.NewDigest("current")}, {Digest: apikey.NewDigest("replaced"), Until: time.Now().Add(time.Hour)}},
 		})
 		for presented, accepted := range map[string]bool{"current": true, "replaced": false} {
 			keys.exhaust("till")
@@ -223,8 +224,8 @@ func TestWrongKeys_CurrentKeyOnly(t *testing.T) {
 // An override that is history opens nothing.
 func TestWrongKeys_OldOverride(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, _ := overriding(store.Override{
-			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []store.Accepted{{Digest: apikey.NewDigest("old")}},
+		keys, _ := overriding(keystate.Override{
+			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []keystate.Accepted{{Digest: apikey.NewDigest("old")}},
 		})
 		keys.exhaust("till")
 		if _, err := keys.check(t.Context(), asker("till", "old")); !errors.Is(err, store.ErrKeyRejected) {

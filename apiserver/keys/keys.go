@@ -12,12 +12,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // Options are those of a Handler.
 type Options struct {
 	Published  Published
 	Store      *store.Store
+	Overrides  *keystate.Store
 	Directory  *directory.Directory
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -38,7 +40,7 @@ type Handler struct {
 // New returns a Handler.
 func New(o Options) *Handler {
 	return &Handler{
-		rotator: newRotator(o.Published, o.Store, o.Log, o.Registerer), store: o.Store, directory: o.Directory,
+		rotator: newRotator(o.Published, o.Overrides, o.Log, o.Registerer), store: o.Store, directory: o.Directory,
 		records: newRecordReads(o.Published, o.Directory), signing: coalesce.NewReads[published.WebhookRecord](), now: o.Now,
 	}
 }

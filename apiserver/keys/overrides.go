@@ -14,14 +14,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // Overrides writes every change of a key that this replica's watch brings as an override, so that a replica without
 // the Kubernetes API learns of it from its peers (it is the directory's KeyHandler). It writes beside the watch, which a slow Redis must not
 // delay. What Redis does not take is retried: until Redis is back, no request is answered anyway.
 type Overrides struct {
-	write    func(context.Context, store.Override) error
+	write    func(context.Context, keystate.Override) error
 	servers  servers
 	verifier *recordVerifier
 	log      *slog.Logger
@@ -32,8 +32,8 @@ type Overrides struct {
 
 // overrideQueue has the overrides of a bucket that are not written yet.
 type overrideQueue struct {
-	newest   map[store.KeyRef]queuedOverride // of each key
-	revoking map[store.KeyRef]bool           // the keys of those that revoke: they are written first
+	newest   map[keystate.Ref]queuedOverride // of each key
+	revoking map[keystate.Ref]bool           // the keys of those that revoke: they are written first
 	// failed: Redis has not taken one. They are retried at intervals, and what comes is not tried before.
 	failed bool
 	// writing: a goroutine writes them.
@@ -42,7 +42,7 @@ type overrideQueue struct {
 
 // queuedOverride is an override to write.
 type queuedOverride struct {
-	store.Override
+	keystate.Override
 
 	// written is called when it is written, or has failed; nil: nobody waits for it.
 	written func()
@@ -63,9 +63,9 @@ type servers interface {
 const overrideRetryInterval = time.Second
 
 // NewOverrides returns the writer of what the watch brings.
-func NewOverrides(overrides *store.Store, keys Published, log *slog.Logger, registerer prometheus.Registerer) *Overrides {
+func NewOverrides(overrides *keystate.Store, servers *redis.Client, keys Published, log *slog.Logger, registerer prometheus.Registerer) *Overrides {
 	w := &Overrides{
-		write: overrides.WriteOverride, servers: overrides, verifier: newRecordVerifier(overrides, keys, log), log: log,
+		write: overrides.WriteOverride, servers: servers, verifier: newRecordVerifier(overrides, servers, keys, log), log: log,
 		queues: map[session.Bucket]*overrideQueue{},
 	}
 	factory := promauto.With(registerer)
@@ -96,7 +96,7 @@ func (w *Overrides) KeyUpdated(record published.KeyRecord, written func()) {
 
 // KeyRevoked writes that no digest of the key is accepted.
 func (w *Overrides) KeyRevoked(record published.KeyRecord) {
-	w.enqueue(queuedOverride{Override: store.Override{KeyRef: newKeyRef(record), Order: record.Order()}})
+	w.enqueue(queuedOverride{Override: keystate.Override{Ref: newKeyRef(record), Order: record.Order()}})
 }
 
 // KeyEnded writes that no digest of the key is accepted, whatever was ever published of it: the operator published it before the time in
@@ -104,7 +104,7 @@ func (w *Overrides) KeyRevoked(record published.KeyRecord) {
 func (w *Overrides) KeyEnded(record published.KeyRecord, ended time.Time) {
 	order := record.Order()
 	order.Issued = max(order.Issued, ended.UnixMilli())
-	w.enqueue(queuedOverride{Override: store.Override{KeyRef: newKeyRef(record), Order: order, Ended: true}})
+	w.enqueue(queuedOverride{Override: keystate.Override{Ref: newKeyRef(record), Order: order, Ended: true}})
 }
 
 // KeyUnverified has the record compared with what Redis knows of its key, soon, and written if Redis knows less.
@@ -117,13 +117,13 @@ func (w *Overrides) KeyUnverified(record published.KeyRecord) {
 // enqueue has an override written at once, unless its Redis server does not answer. While it does not, thousands of changes must not wait for one
 // timeout each.
 func (w *Overrides) enqueue(override queuedOverride) {
-	w.verifier.remove(override.KeyRef, override.Order) // the record has replaced it; a restored one is added behind the change
+	w.verifier.remove(override.Ref, override.Order) // the record has replaced it; a restored one is added behind the change
 	bucket := session.MerchantBucket(override.MerchantID)
 	behind := w.behind(bucket)
 	w.mu.Lock()
 	queue := w.queues[bucket]
 	if queue == nil {
-		queue = &overrideQueue{newest: map[store.KeyRef]queuedOverride{}, revoking: map[store.KeyRef]bool{}}
+		queue = &overrideQueue{newest: map[keystate.Ref]queuedOverride{}, revoking: map[keystate.Ref]bool{}}
 		w.queues[bucket] = queue
 	}
 	queue.put(override)
@@ -132,7 +132,7 @@ func (w *Overrides) enqueue(override queuedOverride) {
 		written = queue.fail()
 	}
 	if queue.failed {
-		written = append(written, queue.release(override.KeyRef)...)
+		written = append(written, queue.release(override.Ref)...)
 		w.mu.Unlock()
 		callAll(written)
 		return
@@ -147,22 +147,22 @@ func (w *Overrides) enqueue(override queuedOverride) {
 
 // put keeps the newest override of a key. Whoever waited for an earlier one waits no more: the directory has replaced that record.
 func (q *overrideQueue) put(override queuedOverride) {
-	earlier, known := q.newest[override.KeyRef]
+	earlier, known := q.newest[override.Ref]
 	order := override.Order.Compare(earlier.Order)
 	switch {
 	case !known, override.Ended && !earlier.Ended, !earlier.Ended && (order > 0 || (order == 0 && len(override.Accepted) == 0)):
 	default:
 		override.Override = earlier.Override
 	}
-	q.newest[override.KeyRef] = override
-	delete(q.revoking, override.KeyRef)
+	q.newest[override.Ref] = override
+	delete(q.revoking, override.Ref)
 	if len(override.Accepted) == 0 {
-		q.revoking[override.KeyRef] = true
+		q.revoking[override.Ref] = true
 	}
 }
 
 // next returns some of the overrides, those that revoke a key first; refused ones only if they are asked for.
-func (q *overrideQueue) next(most int, refused bool) (overrides []store.Override) {
+func (q *overrideQueue) next(most int, refused bool) (overrides []keystate.Override) {
 	for key := range q.revoking {
 		if len(overrides) == most {
 			return overrides
@@ -183,8 +183,8 @@ func (q *overrideQueue) next(most int, refused bool) (overrides []store.Override
 }
 
 // finish removes what was written, unless the key has changed since, or keeps it as refused. It returns what to call.
-func (q *overrideQueue) finish(tried store.Override, refused bool) (written []func()) {
-	newest, known := q.newest[tried.KeyRef]
+func (q *overrideQueue) finish(tried keystate.Override, refused bool) (written []func()) {
+	newest, known := q.newest[tried.Ref]
 	if !known || newest.Order != tried.Order || newest.Ended != tried.Ended || len(newest.Accepted) != len(tried.Accepted) {
 		return nil
 	}
@@ -193,11 +193,11 @@ func (q *overrideQueue) finish(tried store.Override, refused bool) (written []fu
 	}
 	if refused {
 		newest.refused, newest.written = true, nil
-		q.newest[tried.KeyRef] = newest
+		q.newest[tried.Ref] = newest
 		return written
 	}
-	delete(q.newest, tried.KeyRef)
-	delete(q.revoking, tried.KeyRef)
+	delete(q.newest, tried.Ref)
+	delete(q.revoking, tried.Ref)
 	return written
 }
 
@@ -215,7 +215,7 @@ func (q *overrideQueue) fail() (written []func()) {
 }
 
 // release returns what to call of the key's override, and forgets it.
-func (q *overrideQueue) release(key store.KeyRef) (written []func()) {
+func (q *overrideQueue) release(key keystate.Ref) (written []func()) {
 	if override := q.newest[key]; override.written != nil {
 		written = append(written, override.written)
 		override.written = nil
@@ -262,7 +262,7 @@ func (w *Overrides) drain(ctx context.Context, bucket session.Bucket, queue *ove
 }
 
 // writeQueued writes an override of a queue. It returns an error only if the Redis server serves nobody.
-func (w *Overrides) writeQueued(ctx context.Context, queue *overrideQueue, override store.Override) error {
+func (w *Overrides) writeQueued(ctx context.Context, queue *overrideQueue, override keystate.Override) error {
 	err := w.tryWrite(ctx, override)
 	w.mu.Lock()
 	var written []func()
@@ -284,12 +284,12 @@ func (w *Overrides) removeEmpty(bucket session.Bucket) {
 }
 
 // tryWrite writes an override. With an error, which is redis.ErrUnavailable, try again.
-func (w *Overrides) tryWrite(ctx context.Context, override store.Override) error {
+func (w *Overrides) tryWrite(ctx context.Context, override keystate.Override) error {
 	err := w.write(ctx, override)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, store.ErrNewerOverride):
+	case errors.Is(err, keystate.ErrNewerOverride):
 		w.verifier.add(unverified{Override: override})
 		return nil
 	case errors.Is(err, redis.ErrUnavailable):
@@ -366,14 +366,14 @@ func (w *Overrides) buckets(is func(*overrideQueue) bool) (buckets []session.Buc
 
 // newOverride returns the override for replicas that have not seen the record yet. It has every digest with its end: the clock of Redis decides
 // about these, not that of this replica, which would decide for all others.
-func newOverride(record published.KeyRecord) store.Override {
-	override := store.Override{KeyRef: newKeyRef(record), Order: record.Order()}
+func newOverride(record published.KeyRecord) keystate.Override {
+	override := keystate.Override{Ref: newKeyRef(record), Order: record.Order()}
 	for _, accepted := range record.Accepted() {
-		override.Accepted = append(override.Accepted, store.Accepted(accepted))
+		override.Accepted = append(override.Accepted, keystate.Accepted(accepted))
 	}
 	return override
 }
 
-func newKeyRef(record published.KeyRecord) store.KeyRef {
-	return store.KeyRef{MerchantID: record.MerchantID, KeyID: record.KeyID}
+func newKeyRef(record published.KeyRecord) keystate.Ref {
+	return keystate.Ref{MerchantID: record.MerchantID, KeyID: record.KeyID}
 }

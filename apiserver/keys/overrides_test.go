@@ -24,6 +24,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -38,7 +39,7 @@ type redisFixture struct {
 	gone    string // a merchant whose server is unavailable
 }
 
-func (r *redisFixture) write(_ context.Context, override store.Override) error {
+func (r *redisFixture) write(_ context.Context, override keystate.Override) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries++
@@ -85,7 +86,7 @@ func newOverrideFixture() (*Overrides, *redisFixture, *strings.Builder) {
 	return &Overrides{
 		write:    stored.write,
 		servers:  oneServer,
-		verifier: &recordVerifier{servers: oneServer, pending: map[store.KeyRef]unverified{}},
+		verifier: &recordVerifier{servers: oneServer, pending: map[keystate.Ref]unverified{}},
 		log:      slog.New(slog.NewTextHandler(log, nil)),
 		queues:   map[session.Bucket]*overrideQueue{},
 	}, stored, log
@@ -186,7 +187,7 @@ func TestOverrides_OutageVisitsNoOtherOverride(t *testing.T) {
 	visited := false
 	queue := w.queues[session.MerchantBucket(merchantRecord().MerchantID)]
 	first := newOverride(revised("first", 1))
-	queue.newest[first.KeyRef] = queuedOverride{Override: first, written: func() { visited = true }}
+	queue.newest[first.Ref] = queuedOverride{Override: first, written: func() { visited = true }}
 	applied := 0
 	for i := range 100 {
 		w.KeyUpdated(revised(fmt.Sprint("till-", i), 1), func() { applied++ })
@@ -202,7 +203,7 @@ func TestOverrides_OutageOfAnotherBucketReleasesAll(t *testing.T) {
 	w, _, _ := newOverrideFixture()
 	goOn := make(chan struct{})
 	gone, own := storetest.MerchantIn(0).MerchantID, storetest.MerchantIn(1).MerchantID
-	w.write = func(_ context.Context, override store.Override) error {
+	w.write = func(_ context.Context, override keystate.Override) error {
 		if override.MerchantID != gone {
 			<-goOn
 		}
@@ -286,9 +287,9 @@ func TestOverrides_Unreadable(t *testing.T) {
 func TestOverrides_RelistDuringOutage(t *testing.T) {
 	const keys = 10_000
 	server := redistest.Start(t)
-	sessions := storetest.Open(t, server.URL(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
+	sessions := storetest.New(t, server.URL(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	overrides := NewOverrides(sessions, Published{}, log, registry)
+	overrides := NewOverrides(sessions.Keys, sessions.Client, Published{}, log, registry)
 	index := directory.New(directory.Options{Log: log, Registerer: registry, KeyHandler: overrides, Now: time.Now})
 	list := func(revision int64) (objects []any, records []published.KeyRecord) {
 		for i := range keys {
@@ -335,7 +336,7 @@ func TestOverrides_RelistDuringOutage(t *testing.T) {
 		t.Errorf("%d overrides and %d verifications are left", overrides.size(), overrides.verifier.size())
 	}
 	for _, record := range records {
-		stored, _, err := sessions.Overrides(t.Context(), newKeyRef(record))
+		stored, _, err := sessions.Keys.Overrides(t.Context(), newKeyRef(record))
 		if err != nil || stored[0].Order != record.Order() || !stored[0].Accepts(record.Current.Digest, time.Now()) {
 			t.Fatalf("stored %+v, %v, want what %+v says", stored, err, record)
 		}
@@ -347,7 +348,7 @@ func TestOverrides_RelistDuringOutage(t *testing.T) {
 func TestOverrides_SlowRedis(t *testing.T) {
 	w, _, _ := newOverrideFixture()
 	goOn := make(chan struct{})
-	w.write = func(context.Context, store.Override) error { <-goOn; return nil }
+	w.write = func(context.Context, keystate.Override) error { <-goOn; return nil }
 	index := directory.New(directory.Options{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), KeyHandler: w, Now: time.Now})
 	merchant, err := published.EncodeMerchant("credentials", merchantRecord())
 	if err != nil {
@@ -430,7 +431,7 @@ func TestOverrides_SlowRedis(t *testing.T) {
 func TestOverrides_FullRedis(t *testing.T) {
 	w, stored, _ := newOverrideFixture()
 	full := fmt.Errorf("%w: %w", redis.ErrUnavailable, redis.ErrFull)
-	w.write = func(ctx context.Context, override store.Override) error {
+	w.write = func(ctx context.Context, override keystate.Override) error {
 		if full != nil && len(override.Accepted) > 0 {
 			return full
 		}
@@ -463,7 +464,7 @@ func TestOverrides_FullRedis(t *testing.T) {
 func TestOverrides_RevocationsFirst(t *testing.T) {
 	w, stored, _ := newOverrideFixture()
 	goOn := make(chan struct{})
-	w.write = func(ctx context.Context, override store.Override) error {
+	w.write = func(ctx context.Context, override keystate.Override) error {
 		<-goOn
 		return stored.write(ctx, override)
 	}
@@ -480,9 +481,9 @@ func TestOverrides_RevocationsFirst(t *testing.T) {
 
 // An override is for all replicas: one whose clock is an hour ahead must not end an overlap or a key for the others.
 func TestOverrides_ClockAhead(t *testing.T) {
-	client := storetest.Open(t, redistest.Start(t).URL())
+	client := storetest.New(t, redistest.Start(t).URL())
 	now := time.Now()
-	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	w := NewOverrides(client.Keys, client.Client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	record := revised("abcdefgh2345", 2)
 	expires := now.Add(30 * time.Minute)
 	record.ExpiresAt = &expires
@@ -510,8 +511,8 @@ func TestOverrides_ClockAhead(t *testing.T) {
 
 // To end a key, some write a time long ago. A zero in an override means no end, so no end becomes one.
 func TestOverrides_ExpiredLongAgo(t *testing.T) {
-	client := storetest.Open(t, redistest.Start(t).URL())
-	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	client := storetest.New(t, redistest.Start(t).URL())
+	w := NewOverrides(client.Keys, client.Client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	for name, expires := range map[string]time.Time{
 		"year 1": {}, "1960": time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC), "1970": time.Unix(0, 0), "a second later": time.Unix(1, 0),
 	} {
@@ -534,8 +535,8 @@ func TestOverrides_ExpiredLongAgo(t *testing.T) {
 // A record that was restored is older than the override of the newest key, which so decides, whatever the record says. The operator writes one
 // that is newer and has no key: then replicas refuse the newest key too, also those whose watch is frozen.
 func TestOverrides_WithdrawnRecord(t *testing.T) {
-	client := storetest.Open(t, redistest.Start(t).URL())
-	w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	client := storetest.New(t, redistest.Start(t).URL())
+	w := NewOverrides(client.Keys, client.Client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	index := directory.New(directory.Options{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), KeyHandler: w, Now: time.Now})
 	merchant, err := published.EncodeMerchant("credentials", merchantRecord())
 	if err != nil {

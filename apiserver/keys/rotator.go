@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 var (
@@ -31,19 +31,19 @@ var rotationLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
 
 // rotator issues new keys, for both listeners.
 type rotator struct {
-	keys    Published
-	store   *store.Store
-	audit   auditlog.Log
-	rotated *prometheus.CounterVec // by cause
+	keys      Published
+	overrides *keystate.Store
+	audit     auditlog.Log
+	rotated   *prometheus.CounterVec // by cause
 }
 
-func newRotator(keys Published, sessions *store.Store, log *slog.Logger, registerer prometheus.Registerer) rotator {
+func newRotator(keys Published, overrides *keystate.Store, log *slog.Logger, registerer prometheus.Registerer) rotator {
 	rotated := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "merchant_operator_key_rotations_total",
 		Help: "API keys issued, by cause of the rotation.",
 	}, []string{"cause"})
 	rotated.WithLabelValues(string(v1alpha1.RotationAPI)) // start at 0, so that rate() sees the first one
-	return rotator{keys: keys, store: sessions, audit: auditlog.New(log), rotated: rotated}
+	return rotator{keys: keys, overrides: overrides, audit: auditlog.New(log), rotated: rotated}
 }
 
 // rotate replaces a key, and returns the new one with its record. After it every replica refuses what the rotation ends and accepts
@@ -81,8 +81,8 @@ func (r rotator) rotate(ctx context.Context, keyID string, change rotation) (api
 // writeOverride has every replica know a record. The loser of a race writes it too: every replica must refuse the old key before that 401
 // is sent. The error is ErrRotationIncomplete.
 func (r rotator) writeOverride(ctx context.Context, record published.KeyRecord) error {
-	err := r.store.WriteOverride(ctx, newOverride(record))
-	if err != nil && !errors.Is(err, store.ErrNewerOverride) {
+	err := r.overrides.WriteOverride(ctx, newOverride(record))
+	if err != nil && !errors.Is(err, keystate.ErrNewerOverride) {
 		return fmt.Errorf("%w: %w", ErrRotationIncomplete, err)
 	}
 	return nil

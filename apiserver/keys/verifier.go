@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // recordVerifier compares records that the watch brought with Redis. If Redis knows a newer one, there are three causes: the
@@ -21,35 +21,35 @@ import (
 // which is marked as superseded for the operator. If Redis does not know the record, replicas whose watch is frozen may not know it either, and
 // nobody else may have seen it change: then it is written.
 type recordVerifier struct {
-	read  func(context.Context, ...store.KeyRef) ([]store.Override, time.Time, error)
-	write func(context.Context, store.Override) error
+	read  func(context.Context, ...keystate.Ref) ([]keystate.Override, time.Time, error)
+	write func(context.Context, keystate.Override) error
 	// revoke ends a key of the order known whose override had the order stored, before its published object was seen to be gone.
-	revoke func(ctx context.Context, key store.KeyRef, known, stored published.Order) error
+	revoke func(ctx context.Context, key keystate.Ref, known, stored published.Order) error
 	// supersede marks the published record of a key id if it is older than the order.
 	supersede func(context.Context, string, published.Order) (supersedeResult, error)
 	servers   servers
 	log       *slog.Logger
 
 	mu      sync.Mutex
-	pending map[store.KeyRef]unverified
+	pending map[keystate.Ref]unverified
 }
 
 // unverified is a record to verify, as an override.
 type unverified struct {
-	store.Override
+	keystate.Override
 
 	// first: it is the first that was published of the key, so no replica knows another.
 	first bool
 }
 
-func newRecordVerifier(overrides *store.Store, keys Published, log *slog.Logger) *recordVerifier {
+func newRecordVerifier(overrides *keystate.Store, servers servers, keys Published, log *slog.Logger) *recordVerifier {
 	audit := auditlog.New(log)
 	return &recordVerifier{
-		read: overrides.Overrides, write: overrides.WriteOverride, revoke: overrides.RevokeGone, servers: overrides, log: log,
+		read: overrides.Overrides, write: overrides.WriteOverride, revoke: overrides.RevokeGone, servers: servers, log: log,
 		supersede: func(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
 			return keys.supersede(ctx, keyID, newer, audit)
 		},
-		pending: map[store.KeyRef]unverified{},
+		pending: map[keystate.Ref]unverified{},
 	}
 }
 
@@ -62,11 +62,11 @@ func (v *recordVerifier) size() int {
 func (v *recordVerifier) add(record unverified) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.pending[record.KeyRef] = record
+	v.pending[record.Ref] = record
 }
 
 // remove takes a record out, unless a newer one was added.
-func (v *recordVerifier) remove(key store.KeyRef, verified published.Order) {
+func (v *recordVerifier) remove(key keystate.Ref, verified published.Order) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if record, ok := v.pending[key]; ok && record.Order.Compare(verified) <= 0 {
@@ -79,13 +79,13 @@ func (v *recordVerifier) run(ctx context.Context) {
 	v.mu.Lock()
 	pending := maps.Clone(v.pending)
 	v.mu.Unlock()
-	buckets := map[session.Bucket][]store.KeyRef{}
+	buckets := map[session.Bucket][]keystate.Ref{}
 	for key := range pending {
 		bucket := session.MerchantBucket(key.MerchantID)
 		buckets[bucket] = append(buckets[bucket], key)
 	}
 	_ = v.servers.ForEach(ctx, slices.Collect(maps.Keys(buckets)), func(ctx context.Context, bucket session.Bucket) error {
-		for chunk := range slices.Chunk(buckets[bucket], store.MaxOverrides) {
+		for chunk := range slices.Chunk(buckets[bucket], keystate.MaxOverrides) {
 			overrides, now, err := v.read(ctx, chunk...)
 			if errors.Is(err, redis.ErrCorrupt) { // the broken one admits nobody; the others are read next time
 				v.log.Error("could not read overrides", "error", err)
@@ -111,19 +111,19 @@ func (v *recordVerifier) verify(ctx context.Context, record unverified, stored p
 	case order > 0 && stored.Issued > now.UnixMilli():
 		return true // nothing that is issued now would be newer; verify it again later
 	case order > 0:
-		if err := v.behind(ctx, record.KeyRef, known, stored); err != nil {
+		if err := v.behind(ctx, record.Ref, known, stored); err != nil {
 			return ctx.Err() == nil && !errors.Is(err, ErrKubernetes) && !errors.Is(err, redis.ErrUnavailable)
 		}
-	case order < 0 && (stored != published.Order{} || record.changedSince(now.Add(-store.OverrideLifetime))):
+	case order < 0 && (stored != published.Order{} || record.changedSince(now.Add(-keystate.OverrideLifetime))):
 		err := v.write(ctx, record.Override)
 		switch {
 		case errors.Is(err, redis.ErrUnavailable):
 			return false
-		case errors.Is(err, store.ErrNewerOverride):
+		case errors.Is(err, keystate.ErrNewerOverride):
 			return true // a newer record was published since; verify it again
 		}
 	}
-	v.remove(record.KeyRef, known)
+	v.remove(record.Ref, known)
 	return true
 }
 
@@ -134,7 +134,7 @@ func (r unverified) changedSince(at time.Time) bool {
 }
 
 // behind handles a record that is older than the override.
-func (v *recordVerifier) behind(ctx context.Context, key store.KeyRef, known, stored published.Order) error {
+func (v *recordVerifier) behind(ctx context.Context, key keystate.Ref, known, stored published.Order) error {
 	result, err := v.supersedeWithTimeout(ctx, key.KeyID, stored)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (v *recordVerifier) behind(ctx context.Context, key store.KeyRef, known, st
 	switch result {
 	case keyGone:
 		err = v.revoke(ctx, key, known, stored)
-		if errors.Is(err, redis.ErrUnavailable) || errors.Is(err, store.ErrNewerOverride) { // published anew since: verify it again
+		if errors.Is(err, redis.ErrUnavailable) || errors.Is(err, keystate.ErrNewerOverride) { // published anew since: verify it again
 			return err
 		}
 	case keySuperseded:

@@ -19,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -45,8 +46,8 @@ var checkTime = time.UnixMilli(1_800_000_000_000)
 func newVerifierFixture() *verifierFixture {
 	d := &verifierFixture{}
 	d.recordVerifier = &recordVerifier{
-		read: func(_ context.Context, keys ...store.KeyRef) ([]store.Override, time.Time, error) {
-			overrides := make([]store.Override, len(keys))
+		read: func(_ context.Context, keys ...keystate.Ref) ([]keystate.Override, time.Time, error) {
+			overrides := make([]keystate.Override, len(keys))
 			for i := range keys {
 				overrides[i].Order = d.stored
 			}
@@ -56,17 +57,17 @@ func newVerifierFixture() *verifierFixture {
 			d.did = append(d.did, fmt.Sprintf("supersede %s below %d", keyID, newer.Issued))
 			return d.result, d.kubernetes
 		},
-		revoke: func(_ context.Context, key store.KeyRef, known, stored published.Order) error {
+		revoke: func(_ context.Context, key keystate.Ref, known, stored published.Order) error {
 			d.did = append(d.did, fmt.Sprintf("revoke %s known as %d, stored as %d", key.KeyID, known.Issued, stored.Issued))
 			return d.revocation
 		},
-		write: func(_ context.Context, override store.Override) error {
+		write: func(_ context.Context, override keystate.Override) error {
 			d.did = append(d.did, fmt.Sprintf("write %s as %d", override.KeyID, override.Order.Issued))
 			return d.writing
 		},
 		servers: oneServer,
 		log:     slog.New(slog.NewTextHandler(&d.logged, nil)),
-		pending: map[store.KeyRef]unverified{},
+		pending: map[keystate.Ref]unverified{},
 	}
 	return d
 }
@@ -75,7 +76,7 @@ func TestVerify(t *testing.T) {
 	unavailable := fmt.Errorf("%w: refused", redis.ErrUnavailable)
 	marked := "supersede till below 9"
 	revoked := "revoke till known as 5, stored as 9"
-	written, week := "write till as 5", checkTime.Add(-store.OverrideLifetime).UnixMilli()
+	written, week := "write till as 5", checkTime.Add(-keystate.OverrideLifetime).UnixMilli()
 	for desc, test := range map[string]struct {
 		set  func(*verifierFixture)
 		did  []string
@@ -89,7 +90,7 @@ func TestVerify(t *testing.T) {
 		"nothing is stored of the first record of a new key": {func(d *verifierFixture) { d.stored, d.changed, d.first = published.Order{}, week+1, true }, nil, 0},
 		"an older one is stored":                             {func(d *verifierFixture) { d.stored = published.Order{Issued: 4, Revision: 9} }, []string{written}, 0},
 		"an older one is stored, and a newer one meanwhile": {
-			func(d *verifierFixture) { d.stored, d.writing = published.Order{Issued: 4}, store.ErrNewerOverride }, []string{written}, 1,
+			func(d *verifierFixture) { d.stored, d.writing = published.Order{Issued: 4}, keystate.ErrNewerOverride }, []string{written}, 1,
 		},
 		"Redis fails when it is written": {
 			func(d *verifierFixture) { d.stored, d.writing = published.Order{Issued: 4}, unavailable }, []string{written}, 1,
@@ -98,7 +99,7 @@ func TestVerify(t *testing.T) {
 		"the watch was late":        {func(*verifierFixture) {}, []string{marked}, 0},
 		"a record was restored":     {func(d *verifierFixture) { d.result = keySuperseded }, []string{marked}, 0},
 		"the object is gone":        {func(d *verifierFixture) { d.result = keyGone }, []string{marked, revoked}, 0},
-		"it was published since":    {func(d *verifierFixture) { d.result, d.revocation = keyGone, store.ErrNewerOverride }, []string{marked, revoked}, 1},
+		"it was published since":    {func(d *verifierFixture) { d.result, d.revocation = keyGone, keystate.ErrNewerOverride }, []string{marked, revoked}, 1},
 		"Redis is unavailable":      {func(d *verifierFixture) { d.redis = unavailable }, nil, 1},
 		"Redis fails later":         {func(d *verifierFixture) { d.result, d.revocation = keyGone, unavailable }, []string{marked, revoked}, 1},
 		"Kubernetes is unavailable": {func(d *verifierFixture) { d.kubernetes = ErrKubernetes }, []string{marked}, 1},
@@ -112,8 +113,8 @@ func TestVerify(t *testing.T) {
 			d := newVerifierFixture()
 			d.stored = published.Order{Issued: 9, Revision: 1}
 			test.set(d)
-			till := store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}
-			d.add(unverified{store.Override{KeyRef: till, Order: published.Order{Issued: 5, Revision: 5 + d.changed}}, d.first})
+			till := keystate.Ref{MerchantID: "merchant2345", KeyID: "till"}
+			d.add(unverified{keystate.Override{Ref: till, Order: published.Order{Issued: 5, Revision: 5 + d.changed}}, d.first})
 			d.run(t.Context())
 			if diff := cmp.Diff(test.did, d.did); diff != "" {
 				t.Errorf("done (-want +got):\n%s", diff)
@@ -131,7 +132,7 @@ func TestVerify(t *testing.T) {
 // An ApiKey was rotated or disabled while no other replica watched. One that starts has the new record in its first list, and a peer whose watch
 // is frozen learns of it.
 func TestVerify_FirstList(t *testing.T) {
-	client := storetest.Open(t, redistest.Start(t).URL())
+	client := storetest.New(t, redistest.Start(t).URL())
 	hour := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	for name, change := range map[string]func(*published.KeyRecord){
 		"rotated": func(r *published.KeyRecord) {
@@ -150,14 +151,14 @@ func TestVerify_FirstList(t *testing.T) {
 					Limit: ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 				}
 				if stored {
-					if err := client.WriteOverride(t.Context(), newOverride(record)); err != nil {
+					if err := client.Keys.WriteOverride(t.Context(), newOverride(record)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				w := NewOverrides(client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+				w := NewOverrides(client.Keys, client.Client, Published{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 				w.KeyUnverified(record)
 				w.verifier.run(t.Context())
-				if overrides, _, err := client.Overrides(t.Context(), newKeyRef(record)); err != nil || (overrides[0].Order != published.Order{}) != stored {
+				if overrides, _, err := client.Keys.Overrides(t.Context(), newKeyRef(record)); err != nil || (overrides[0].Order != published.Order{}) != stored {
 					t.Errorf("of a new key there is %+v, %v", overrides, err)
 				}
 				change(&record)
@@ -177,8 +178,8 @@ func TestVerify_FirstList(t *testing.T) {
 // A record that is newer than the verified one stays.
 func TestVerify_NewerRecordStays(t *testing.T) {
 	d := newVerifierFixture()
-	key := store.KeyRef{MerchantID: "merchant2345", KeyID: "till"}
-	d.add(unverified{Override: store.Override{KeyRef: key, Order: published.Order{Issued: 5, Revision: 5}}})
+	key := keystate.Ref{MerchantID: "merchant2345", KeyID: "till"}
+	d.add(unverified{Override: keystate.Override{Ref: key, Order: published.Order{Issued: 5, Revision: 5}}})
 	d.remove(key, published.Order{Issued: 5, Revision: 4})
 	if d.size() != 1 {
 		t.Error("a newer record was removed")
@@ -191,24 +192,24 @@ func TestVerify_NewerRecordStays(t *testing.T) {
 
 // A key whose published object is gone ends for all, also as Redis knows it of another replica. One that is published anew meanwhile stays.
 func TestVerify_Gone(t *testing.T) {
-	client := storetest.Open(t, redistest.Start(t).URL())
+	client := storetest.New(t, redistest.Start(t).URL())
 	keys := Published{Secrets: fake.NewClientset().CoreV1().Secrets("credentials")}
 	for name, anew := range map[string]bool{"gone": false, "published anew meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			key := newKeyRef(revised(name, 0))
 			issue := func(ago time.Duration) published.Order {
 				at := time.Now().Add(-ago).UnixMilli()
-				override := store.Override{
-					KeyRef: key, Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: apikey.NewDigest(name)}},
+				override := keystate.Override{
+					Ref: key, Order: published.Order{Issued: at, Revision: at}, Accepted: []keystate.Accepted{{Digest: apikey.NewDigest(name)}},
 				}
-				if err := client.WriteOverride(t.Context(), override); err != nil {
+				if err := client.Keys.WriteOverride(t.Context(), override); err != nil {
 					t.Fatal(err)
 				}
 				return override.Order
 			}
 			known := issue(2 * time.Hour)
 			issue(30 * time.Minute) // the rotation that this replica has missed
-			v := newRecordVerifier(client, keys, slog.New(slog.DiscardHandler))
+			v := newRecordVerifier(client.Keys, client, keys, slog.New(slog.DiscardHandler))
 			supersede := v.supersede
 			v.supersede = func(ctx context.Context, keyID string, newer published.Order) (supersedeResult, error) {
 				result, err := supersede(ctx, keyID, newer)
@@ -217,7 +218,7 @@ func TestVerify_Gone(t *testing.T) {
 				}
 				return result, err
 			}
-			v.add(unverified{Override: store.Override{KeyRef: key, Order: known}})
+			v.add(unverified{Override: keystate.Override{Ref: key, Order: known}})
 			v.run(t.Context())
 			_, err := client.Admit(t.Context(), store.Admission{
 				MerchantID: key.MerchantID, KeyID: key.KeyID, Digest: apikey.NewDigest(name), Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},

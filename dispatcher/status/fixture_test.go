@@ -34,7 +34,7 @@ func newFixture(t *testing.T) testFixture {
 // reporter returns one that does not run yet.
 func (f testFixture) reporter() *Reporter {
 	return New(Options{
-		Outbox: f.Outbox, Store: f.Store, Blocked: f.Blocked, Index: f.Index, Writer: f.reports, Changes: NewChanges(),
+		Outbox: f.Outbox, Keys: f.Keys, Redis: f.Client, Blocked: f.Blocked, Index: f.Index, Writer: f.reports, Changes: NewChanges(),
 		Refusal:       func(string) (delivery.Result, bool) { return delivery.Result{}, false },
 		HealthChanged: loop.NewSignal(), HealthInterval: 200 * time.Millisecond,
 		PublishUsesInterval: time.Minute, LastUseStep: published.LastUseStep, Log: loop.NewLog(slog.New(slog.NewTextHandler(f.Log, nil))), Registerer: prometheus.NewRegistry(), Now: time.Now,

@@ -11,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 const (
@@ -115,8 +115,8 @@ func (r *Reporter) readLastUses(ctx context.Context) error {
 		done += len(keyIDs[bucket])
 	}
 	var mu sync.Mutex
-	return r.store.ForEach(ctx, buckets, func(ctx context.Context, bucket session.Bucket) error {
-		uses, err := r.store.LastUses(ctx, bucket, keyIDs[bucket], later(known, r.lastUses.read[bucket].at))
+	return r.redis.ForEach(ctx, buckets, func(ctx context.Context, bucket session.Bucket) error {
+		uses, err := r.keys.LastUses(ctx, bucket, keyIDs[bucket], later(known, r.lastUses.read[bucket].at))
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (r *Reporter) readLastUses(ctx context.Context) error {
 }
 
 // note takes what was read of a bucket.
-func (l *lastUses) note(bucket session.Bucket, keyIDs []string, uses store.LastUses) {
+func (l *lastUses) note(bucket session.Bucket, keyIDs []string, uses keystate.LastUses) {
 	for _, keyID := range keyIDs {
 		shard := &l.shards[published.LastUseShard(keyID)]
 		if shard.keys == nil {

@@ -16,9 +16,10 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // Index knows what is published of merchants and keys.
@@ -49,7 +50,8 @@ type Writer interface {
 // Options of a Reporter; all without a default are required.
 type Options struct {
 	Outbox  *outbox.Outbox
-	Store   *store.Store
+	Keys    *keystate.Store
+	Redis   *redis.Client
 	Blocked *blocked.Store
 	Index   Index
 	Writer  Writer
@@ -73,7 +75,8 @@ type Options struct {
 // Reporter is one of any number that share a Redis: each finds there what the others have reported.
 type Reporter struct {
 	outbox              *outbox.Outbox
-	store               *store.Store
+	keys                *keystate.Store
+	redis               *redis.Client
 	blocked             *blocked.Store
 	index               Index
 	writer              Writer
@@ -99,7 +102,7 @@ type Reporter struct {
 // New returns a Reporter that does not run yet.
 func New(o Options) *Reporter {
 	return &Reporter{
-		outbox: o.Outbox, store: o.Store, blocked: o.Blocked, index: o.Index, writer: o.Writer, refusal: o.Refusal, changes: o.Changes, healthChanged: o.HealthChanged,
+		outbox: o.Outbox, keys: o.Keys, redis: o.Redis, blocked: o.Blocked, index: o.Index, writer: o.Writer, refusal: o.Refusal, changes: o.Changes, healthChanged: o.HealthChanged,
 		healthInterval:      cmp.Or(o.HealthInterval, 4*time.Second),
 		publishUsesInterval: o.PublishUsesInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
 	}

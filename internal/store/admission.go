@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
@@ -75,7 +76,7 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 	admission.Limit, admission.currentOnly = limit, true
 	call := merchantCall{Call: redis.NewCall(admitRotationScript)}
 	call.Key("rate_key", admission.space(), rotationRateKey, admission.KeyID)
-	call.Key("override_key", admission.space(), overrideKey, admission.KeyID)
+	call.Key("override_key", admission.space(), keystate.OverrideKey, admission.KeyID)
 	s.admissionArgs(&call, &admission)
 	reply, err := s.runAdmitted(ctx, &call)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Store) AdmitRotation(ctx context.Context, admission Admission, limit ra
 
 // LimitIssue counts a rotation on the internal port, which has a budget of its own: no API key can use it up. Errors:
 // ErrRotationLimited, redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) LimitIssue(ctx context.Context, key KeyRef, limit ratelimit.Policy) (Admitted, error) {
+func (s *Store) LimitIssue(ctx context.Context, key keystate.Ref, limit ratelimit.Policy) (Admitted, error) {
 	call := redis.NewCall(limitIssueScript)
 	call.Key("rate_key", redis.BucketKeyspace(session.MerchantBucket(key.MerchantID)), issueRateKey, key.KeyID)
 	limitArgs(&call, limit)
@@ -127,7 +128,7 @@ type merchantCall struct {
 // keys writes those of lib/admission.lua; the operation's own follow.
 func (a *Admission) keys(call *merchantCall) {
 	call.Key("rate_key", a.space(), rateKey, a.account())
-	call.Key("override_key", a.space(), overrideKey, a.KeyID)
+	call.Key("override_key", a.space(), keystate.OverrideKey, a.KeyID)
 }
 
 // endKeys writes the keys of a session that the script may have to expire or end: its own, those that record the event, and the feed.
@@ -143,7 +144,7 @@ func (s *Store) admissionArgs(call *merchantCall, a *Admission) {
 	call.use = s.uses.due(a.Digest, time.Now())
 	if call.use || call.readsUse {
 		call.SkipTo("last_use_key")
-		call.Key("last_use_key", a.space(), lastUseKey, a.KeyID)
+		call.Key("last_use_key", a.space(), keystate.LastUseKey, a.KeyID)
 	}
 	limitArgs(&call.Call, a.Limit)
 	call.WriteInt(a.Order.Issued)

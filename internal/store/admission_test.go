@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -35,21 +36,21 @@ func TestAdmit_DirectoryAndOverride(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := func(accepted ...store.Accepted) *store.Override { return &store.Override{Accepted: accepted} }
-	alone := list(store.Accepted{Digest: current})
+	list := func(accepted ...keystate.Accepted) *keystate.Override { return &keystate.Override{Accepted: accepted} }
+	alone := list(keystate.Accepted{Digest: current})
 	overlap := list(
-		store.Accepted{Digest: current},
-		store.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
-		store.Accepted{Digest: second, Until: now.Now.Add(-time.Millisecond)},
+		keystate.Accepted{Digest: current},
+		keystate.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
+		keystate.Accepted{Digest: second, Until: now.Now.Add(-time.Millisecond)},
 	)
 	twice := list(
-		store.Accepted{Digest: first, Until: now.Now.Add(-time.Hour)},
-		store.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
+		keystate.Accepted{Digest: first, Until: now.Now.Add(-time.Hour)},
+		keystate.Accepted{Digest: first, Until: now.Now.Add(time.Hour)},
 	)
 	for _, test := range []struct {
 		desc      string
-		override  *store.Override // of revision 5
-		knows     int64           // the revision this replica knows
+		override  *keystate.Override // of revision 5
+		knows     int64              // the revision this replica knows
 		live      bool
 		presented apikey.Digest
 		accepted  bool
@@ -84,7 +85,7 @@ func TestAdmit_DirectoryAndOverride(t *testing.T) {
 			if test.override != nil {
 				override := *test.override
 				override.MerchantID, override.KeyID, override.Order.Revision = asks.MerchantID, asks.KeyID, 5
-				if err := s.WriteOverride(t.Context(), override); err != nil {
+				if err := s.Keys.WriteOverride(t.Context(), override); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -107,7 +108,7 @@ func TestAdmit_Until(t *testing.T) {
 		for _, test := range []struct {
 			name     string
 			until    time.Time
-			override *store.Override // of revision 5
+			override *keystate.Override // of revision 5
 			knows    int64
 			accepted bool
 		}{
@@ -115,10 +116,10 @@ func TestAdmit_Until(t *testing.T) {
 			{"an end in a minute", now.Add(time.Minute), nil, 5, true},
 			{"an end a minute ago", now.Add(-time.Minute), nil, 5, false},
 			{"an end long ago", time.UnixMilli(1), nil, 5, false},
-			{"an end in a minute, an older override", now.Add(time.Minute), &store.Override{}, 6, true},
-			{"an end a minute ago, an older override", now.Add(-time.Minute), &store.Override{}, 6, false},
-			{"an end in a minute, revoked", now.Add(time.Minute), &store.Override{}, 5, false},
-			{"an end a minute ago, a later one since", now.Add(-time.Minute), &store.Override{Accepted: []store.Accepted{{Until: now.Add(time.Minute)}}}, 4, true},
+			{"an end in a minute, an older override", now.Add(time.Minute), &keystate.Override{}, 6, true},
+			{"an end a minute ago, an older override", now.Add(-time.Minute), &keystate.Override{}, 6, false},
+			{"an end in a minute, revoked", now.Add(time.Minute), &keystate.Override{}, 5, false},
+			{"an end a minute ago, a later one since", now.Add(-time.Minute), &keystate.Override{Accepted: []keystate.Accepted{{Until: now.Add(time.Minute)}}}, 4, true},
 		} {
 			for name, operation := range operations {
 				t.Run(clock+", "+test.name+", "+name, func(t *testing.T) {
@@ -126,7 +127,7 @@ func TestAdmit_Until(t *testing.T) {
 					asks.Order.Revision, asks.Live, asks.Until = test.knows, true, test.until
 					if test.override != nil {
 						override := *test.override
-						override.KeyRef, override.Order.Revision = newKeyRef(asks), 5
+						override.Ref, override.Order.Revision = keyRef(asks), 5
 						override.Accepted = slices.Clone(override.Accepted)
 						for i := range override.Accepted {
 							override.Accepted[i].Digest = asks.Digest
@@ -147,8 +148,8 @@ func TestAdmit_RevokedOnOtherReplica(t *testing.T) {
 	for desc, presented := range map[string]apikey.Digest{"a live key": newDigest(), "no digest": {}} {
 		for _, knows := range []int64{1, 5} {
 			asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Digest = knows, presented })
-			revoked := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 5}}
-			if err := s.WriteOverride(t.Context(), revoked); err != nil {
+			revoked := keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 5}}
+			if err := s.Keys.WriteOverride(t.Context(), revoked); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
@@ -210,7 +211,7 @@ func TestAdmit_ForbiddenByOverride(t *testing.T) {
 	for name, operation := range allOperations() {
 		current, replaced := newDigest(), newDigest()
 		asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Forbidden = 4, true })
-		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: published.Order{Issued: asks.Order.Issued, Revision: 5}, Accepted: []store.Accepted{{Digest: current}}})
+		write(t, s, keystate.Override{Ref: keyRef(asks), Order: published.Order{Issued: asks.Order.Issued, Revision: 5}, Accepted: []keystate.Accepted{{Digest: current}}})
 		for _, test := range []struct {
 			desc      string
 			live      bool
@@ -249,7 +250,7 @@ func TestAdmit_IssueTimeBeforeRevision(t *testing.T) {
 		asks := with(merchant(), func(a *store.Admission) {
 			a.Order, a.Live, a.Digest = test.knows, test.live, test.presented
 		})
-		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: override, Accepted: []store.Accepted{{Digest: current}}})
+		write(t, s, keystate.Override{Ref: keyRef(asks), Order: override, Accepted: []keystate.Accepted{{Digest: current}}})
 		for name, operation := range operations {
 			if _, err := operation(t.Context(), s, asks); (err == nil) != test.accepted || (err != nil && !errors.Is(err, store.ErrKeyRejected)) {
 				t.Errorf("%s: %s: %v, want it accepted: %v", test.desc, name, err, test.accepted)
@@ -295,7 +296,7 @@ func TestAdmitRotation_Limit(t *testing.T) {
 	if _, err := replicas[0].AdmitRotation(t.Context(), dead, limit); !errors.Is(err, store.ErrKeyRejected) {
 		t.Errorf("a dead key: %v", err)
 	}
-	key := store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}
+	key := keyRef(asks)
 	if _, err := replicas[0].LimitIssue(t.Context(), key, limit); err != nil {
 		t.Errorf("a rotation on the internal port: %v", err)
 	}
@@ -313,12 +314,12 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 	current := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
 	current.Live = false // the directory of this replica is behind
 	replaced := with(current, func(a *store.Admission) { a.Digest = newDigest() })
-	override := store.Override{
-		KeyRef:   store.KeyRef{MerchantID: current.MerchantID, KeyID: current.KeyID},
+	override := keystate.Override{
+		Ref:      keyRef(current),
 		Order:    published.Order{Issued: current.Order.Issued + 1, Revision: current.Order.Revision + 1},
-		Accepted: []store.Accepted{{Digest: current.Digest}, {Digest: replaced.Digest, Until: time.Now().Add(time.Hour)}},
+		Accepted: []keystate.Accepted{{Digest: current.Digest}, {Digest: replaced.Digest, Until: time.Now().Add(time.Hour)}},
 	}
-	if err := s.WriteOverride(t.Context(), override); err != nil {
+	if err := s.Keys.WriteOverride(t.Context(), override); err != nil {
 		t.Fatal(err)
 	}
 	for name, asks := range map[string]store.Admission{

@@ -13,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -219,11 +220,11 @@ func BenchmarkCreateAndCancel(b *testing.B) {
 func BenchmarkAdmitByOverride(b *testing.B) {
 	asks := busyMerchant()
 	benchmark(b, func(s *services) func(context.Context) error {
-		override := store.Override{
-			KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: asks.Order.Revision + 1},
-			Accepted: []store.Accepted{{Digest: asks.Digest}},
+		override := keystate.Override{
+			Ref: keyRef(asks), Order: published.Order{Revision: asks.Order.Revision + 1},
+			Accepted: []keystate.Accepted{{Digest: asks.Digest}},
 		}
-		if err := s.WriteOverride(b.Context(), override); err != nil {
+		if err := s.Keys.WriteOverride(b.Context(), override); err != nil {
 			b.Fatal(err)
 		}
 		return func(ctx context.Context) error {
@@ -239,9 +240,9 @@ func BenchmarkWriteOverride(b *testing.B) {
 		revision := int64(0)
 		return func(ctx context.Context) error {
 			revision++
-			return s.WriteOverride(ctx, store.Override{
-				KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: revision},
-				Accepted: []store.Accepted{{Digest: asks.Digest}},
+			return s.Keys.WriteOverride(ctx, keystate.Override{
+				Ref: keyRef(asks), Order: published.Order{Revision: revision},
+				Accepted: []keystate.Accepted{{Digest: asks.Digest}},
 			})
 		}
 	})

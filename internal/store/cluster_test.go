@@ -20,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // A cluster rejects a script whose keys are of more than one slot, so this is the proof that all keys
@@ -59,7 +60,7 @@ func TestCluster(t *testing.T) {
 		if swept := sweepAll(t, s, bucket, 10); swept.Expired != 1 {
 			t.Errorf("bucket %d: sweep: %+v", bucket, swept)
 		}
-		must(t, s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}))
+		must(t, s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 9}}))
 		if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
 			t.Errorf("bucket %d: a revoked key: %v", bucket, err)
 		}

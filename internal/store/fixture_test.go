@@ -13,8 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -50,6 +48,8 @@ var (
 	newDigest      = storetest.Digest
 	merchantTag    = storetest.Tag
 	must           = storetest.Must
+	keyRef         = storetest.KeyRef
+	write          = storetest.WriteOverride
 	eventKinds     = storetest.Kinds
 	bucketTag      = storetest.BucketTag
 	sessionEvents  = storetest.Events
@@ -143,17 +143,6 @@ var operations = map[string]func(context.Context, *services, store.Admission) (s
 
 func limited(limit ratelimit.Policy) store.Admission {
 	return with(merchant(), func(a *store.Admission) { a.Limit = limit })
-}
-
-// asking returns the decision on a digest, asked by a replica that knows an older revision.
-func asking(t storetest.Checker, s *services, asks store.Admission, digest apikey.Digest) bool {
-	t.Helper()
-	asks.Order, asks.Live, asks.Digest = published.Order{}, false, digest
-	_, err := s.Admit(t.Context(), asks)
-	if err != nil && !errors.Is(err, store.ErrKeyRejected) {
-		t.Fatal(err)
-	}
-	return err == nil
 }
 
 func newAccount(asks store.Admission) store.Account {

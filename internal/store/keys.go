@@ -7,12 +7,6 @@ const (
 	// rotationRateKey + key id holds the same of the rotations of one ApiKey by its key, and issueRateKey of those on the internal port.
 	rotationRateKey = "rate:rotations:"
 	issueRateKey    = "rate:issues:"
-	// overrideKey + key id says which digests of one ApiKey are accepted; see lib/admission.lua.
-	overrideKey = "key:"
-	// lastUseKey + key id holds the last uses of one ApiKey, as published.DigestUses.
-	lastUseKey = "used:"
-	// lastUsesReadKey holds since when no last use was lost and when they were last read, in milliseconds; see read_last_uses.lua.
-	lastUsesReadKey = "uses"
 	// idempotencyKey + account + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
 	idempotencyKey = "idem:"
 	// orderKey + account + ":" + hash of an orderRef holds which sessions of the account have it; see orders.go.

@@ -27,7 +27,6 @@ func TestScripts_FullRedis(t *testing.T) {
 	cases = append(cases, fullRefunds()...)
 	cases = append(cases, fullReads()...)
 	cases = append(cases, fullSweeps(client(t, server))...)
-	cases = append(cases, fullOverrides()...)
 	storetest.CheckFull(t, server, cases)
 }
 
@@ -85,7 +84,7 @@ func fullAdmissions() (cases []storetest.FullCase) {
 		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
 			t.Helper()
 			return func() error {
-				return second(s.LimitIssue(t.Context(), store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, limit))
+				return second(s.LimitIssue(t.Context(), keyRef(asks), limit))
 			}
 		},
 	}, storetest.FullCase{
@@ -357,47 +356,6 @@ func fullSweeps(c *goredis.Client) []storetest.FullCase {
 			must(t, c.Del(t.Context(), tag+"expiry", tag+"expiry:10").Err())
 			must(t, c.ZAdd(t.Context(), tag+"expiry", goredis.Z{Score: 1, Member: tag + "session:" + created.ID.String()}).Err())
 			return sweep(t, s, asks)
-		}},
-	}
-}
-
-func fullOverrides() []storetest.FullCase {
-	key := func(asks store.Admission) store.KeyRef {
-		return store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}
-	}
-	write := func(accepted bool) func(t *testing.T, s *services, asks store.Admission) func() error {
-		return func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			override := store.Override{KeyRef: key(asks), Order: asks.Order}
-			if accepted {
-				override.Accepted = []store.Accepted{{Digest: asks.Digest}}
-			}
-			return func() error { return s.WriteOverride(t.Context(), override) }
-		}
-	}
-	return []storetest.FullCase{
-		{Name: "override of a rotation", Arrange: write(true)},
-		{Name: "revocation", Drains: true, Arrange: write(false)},
-		{Name: "end of a key", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			return func() error {
-				return s.WriteOverride(t.Context(), store.Override{KeyRef: key(asks), Order: asks.Order, Ended: true})
-			}
-		}},
-		{Name: "revocation of a key that is gone", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			must(t, write(true)(t, s, asks)())
-			return func() error { return s.RevokeGone(t.Context(), key(asks), asks.Order, asks.Order) }
-		}},
-		{Name: "read overrides", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			return func() error { return third(s.Overrides(t.Context(), key(asks))) }
-		}},
-		{Name: "read last uses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			return func() error {
-				return second(s.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, time.Time{}))
-			}
 		}},
 	}
 }

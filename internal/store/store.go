@@ -33,8 +33,6 @@ var (
 	ErrRateLimited = errors.New("over the rate limit")
 	// ErrRotationLimited is an ErrRateLimited about the rotations of one ApiKey.
 	ErrRotationLimited = fmt.Errorf("%w: rotations of an API key", ErrRateLimited)
-	// ErrNewerOverride says that a newer override is stored already; nothing was written.
-	ErrNewerOverride = errors.New("a newer override is stored")
 	// ErrNotFound says that there is no such session for this caller; the Quota is filled.
 	ErrNotFound = errors.New("no such session")
 	// ErrIdempotencyMismatch says that the Idempotency-Key was used with another charge; the Quota
@@ -74,10 +72,6 @@ const (
 // maxFailures is the bytes from which on a session keeps no more failures of a rail's payments that did not hold it. Further ones of that rail
 // end the session only if they hold it.
 const maxFailures = 4096
-
-// OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have
-// missed a revocation permanently.
-const OverrideLifetime = 7 * 24 * time.Hour
 
 // Options configure a Store.
 type Options struct {
@@ -125,16 +119,6 @@ func (o Options) Validate() error {
 // Server names the Redis server that has a session, as redis.Client.Server does.
 func (s *Store) Server(ctx context.Context, id session.ID) string {
 	return s.redis.Server(ctx, string(redis.BucketKeyspace(id.Bucket())))
-}
-
-// ByServer is redis.Client.ByServer.
-func (s *Store) ByServer(ctx context.Context, buckets []session.Bucket) [][]session.Bucket {
-	return s.redis.ByServer(ctx, buckets)
-}
-
-// ForEach is redis.Client.ForEach.
-func (s *Store) ForEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error {
-	return s.redis.ForEach(ctx, buckets, do)
 }
 
 //go:embed *.lua lib/*.lua
@@ -200,10 +184,6 @@ var (
 	holdScript          = script("hold")
 	refundScript        = script("refund")
 	pollOwedScript      = script("poll_owed")
-	writeOverrideScript = script("write_override")
-	endOverrideScript   = script("end_override")
-	readOverridesScript = script("read_overrides")
-	readLastUsesScript  = script("read_last_uses")
 	listOverdueScript   = script("list_overdue")
 	sweepQueueScript    = script("sweep_queue")
 	sweepSessionScript  = script("sweep_session")

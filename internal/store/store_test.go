@@ -26,6 +26,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -122,7 +123,7 @@ func TestOperations_EmbeddedServer(t *testing.T) {
 	if recorded, err := s.RecordRotation(t.Context(), newRotation(asks, 2), rotatedAt, feed.History{}); err != nil || !recorded {
 		t.Errorf("record a rotation: %v, %v", recorded, err)
 	}
-	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {
+	if err := s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 9}}); err != nil {
 		t.Errorf("write an override: %v", err)
 	}
 	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
@@ -145,8 +146,8 @@ func TestKeys_NamesAndLifetimes(t *testing.T) {
 	})
 	shortID := mustCreate(t, s, asks, short).Session.ID
 	longID := mustCreate(t, s, asks, long).Session.ID
-	override := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 1}, Accepted: []store.Accepted{{Digest: asks.Digest}}}
-	if err := s.WriteOverride(t.Context(), override); err != nil {
+	override := keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 1}, Accepted: []keystate.Accepted{{Digest: asks.Digest}}}
+	if err := s.Keys.WriteOverride(t.Context(), override); err != nil {
 		t.Fatal(err)
 	}
 
@@ -225,7 +226,7 @@ func TestOperations_OneCommand(t *testing.T) {
 			return err
 		},
 		"write an override": func(ctx context.Context) error {
-			return s.WriteOverride(ctx, store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 1}, Accepted: []store.Accepted{{Digest: asks.Digest}}})
+			return s.Keys.WriteOverride(ctx, keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 1}, Accepted: []keystate.Accepted{{Digest: asks.Digest}}})
 		},
 	}
 	for name, operation := range all {
@@ -299,13 +300,7 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 	admit(func(a *store.Admission) { a.Digest = newDigest() }) // its last use is written
 	admit(func(a *store.Admission) { a.Limit.Burst = 1 })
 	must(t, second(s.AdmitRotation(ctx, asks, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
-	key := store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}
-	must(t, second(s.LimitIssue(ctx, key, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
-	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key}))
-	must(t, s.WriteOverride(ctx, store.Override{KeyRef: key, Ended: true}))
-	_, _, err := s.Overrides(ctx, key)
-	must(t, err)
-	must(t, second(s.LastUses(ctx, session.MerchantBucket(key.MerchantID), []string{key.KeyID}, time.Time{})))
+	must(t, second(s.LimitIssue(ctx, keyRef(asks), ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
 
 	for range 2 {
 		must(t, second(s.Settle(ctx, create(all).ID, paid("a"))))
@@ -552,7 +547,7 @@ func assertUnavailable(t *testing.T, s *services) {
 			return err
 		},
 		"write an override": func(ctx context.Context) error {
-			return s.WriteOverride(ctx, store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 1}, Accepted: []store.Accepted{{Digest: asks.Digest}}})
+			return s.Keys.WriteOverride(ctx, keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 1}, Accepted: []keystate.Accepted{{Digest: asks.Digest}}})
 		},
 	}
 	for name, operation := range operations {

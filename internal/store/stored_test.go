@@ -25,6 +25,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
@@ -102,14 +103,14 @@ func writeState(t *testing.T, server *redistest.Server) state {
 	key := merchantTag(storedMerchant.MerchantID) + "session:" + held.String()
 	must(t, c.HSet(t.Context(), key, "x", distantFuture, "h", distantFuture+" "+storedRail.Scope("holding")).Err())
 
-	must(t, s.WriteOverride(t.Context(), store.Override{
-		KeyRef: keyRef(acceptedByOverride), Order: published.Order{Issued: 7, Revision: 9},
-		Accepted: []store.Accepted{{Digest: apikey.NewDigest("current")}, {Digest: acceptedByOverride.Digest, Until: time.UnixMilli(4102444800000)}},
+	must(t, s.Keys.WriteOverride(t.Context(), keystate.Override{
+		Ref: keyRef(acceptedByOverride), Order: published.Order{Issued: 7, Revision: 9},
+		Accepted: []keystate.Accepted{{Digest: apikey.NewDigest("current")}, {Digest: acceptedByOverride.Digest, Until: time.UnixMilli(4102444800000)}},
 	}))
-	must(t, s.WriteOverride(t.Context(), store.Override{KeyRef: keyRef(revokedByOverride), Order: published.Order{Issued: 7, Revision: 9}}))
+	must(t, s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(revokedByOverride), Order: published.Order{Issued: 7, Revision: 9}}))
 	bucket := session.MerchantBucket(storedMerchant.MerchantID)
 	must(t, second(s.Admit(t.Context(), storedMerchant)))
-	must(t, second(s.LastUses(t.Context(), bucket, []string{storedMerchant.KeyID}, time.Time{})))
+	must(t, second(s.Keys.LastUses(t.Context(), bucket, []string{storedMerchant.KeyID}, time.Time{})))
 	must(t, s.Blocked.Add(t.Context(), storedMerchant.MerchantID, map[string]int64{"192.0.2.0/24": 7}))
 
 	rotation := feed.KeyRotation{KeyID: storedMerchant.KeyID, Prefix: "mk_live_abcd", Generation: 3, Cause: "API"}
@@ -143,10 +144,6 @@ func writeState(t *testing.T, server *redistest.Server) state {
 	}
 }
 
-func keyRef(a store.Admission) store.KeyRef {
-	return store.KeyRef{MerchantID: a.MerchantID, KeyID: a.KeyID}
-}
-
 func storedServices(t *testing.T, server *redistest.Server) *services {
 	t.Helper()
 	s := open(t, server.URL())
@@ -170,7 +167,7 @@ func readState(t *testing.T, server *redistest.Server, stored state) map[string]
 		}
 		read[name] = value
 	}
-	uses, err := s.LastUses(t.Context(), bucket, []string{storedMerchant.KeyID}, stored.WrittenAt.Add(-time.Hour))
+	uses, err := s.Keys.LastUses(t.Context(), bucket, []string{storedMerchant.KeyID}, stored.WrittenAt.Add(-time.Hour))
 	keep("last use", uses.Keys[storedMerchant.KeyID].Latest(), err)
 	keep("uses are complete since", uses.RecordingSince, nil)
 	var ids []session.ID
@@ -210,7 +207,7 @@ func readState(t *testing.T, server *redistest.Server, stored state) map[string]
 	backlog, err := s.Backlog(t.Context(), bucket)
 	keep("events in the queue", backlog.Due, err)
 
-	overrides, _, err := s.Overrides(t.Context(), keyRef(acceptedByOverride), keyRef(revokedByOverride))
+	overrides, _, err := s.Keys.Overrides(t.Context(), keyRef(acceptedByOverride), keyRef(revokedByOverride))
 	keep("overrides", overrides, err)
 	_, err = s.Admit(t.Context(), acceptedByOverride)
 	keep("the override accepts", nil, err)

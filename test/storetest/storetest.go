@@ -3,6 +3,7 @@ package storetest
 
 import (
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
 )
 
@@ -57,6 +59,7 @@ type Services struct {
 	*redis.Client
 
 	Blocked  *blocked.Store
+	Keys     *keystate.Store
 	Receipts *receipts.Store
 }
 
@@ -64,7 +67,7 @@ type Services struct {
 func New(t testing.TB, url string, change ...func(*redis.Options)) *Services {
 	t.Helper()
 	client := Client(t, url, change...)
-	return &Services{Store(t, client), outbox.New(client), client, blocked.New(client), receipts.New(client)}
+	return &Services{Store(t, client), outbox.New(client), client, blocked.New(client), keystate.New(client, 0), receipts.New(client)}
 }
 
 // Store returns a store with the default options.
@@ -110,6 +113,19 @@ func ID() string { return strings.ToLower(rand.Text())[:12] }
 
 // Digest returns that of an API key.
 func Digest() apikey.Digest { return apikey.NewDigest(rand.Text()) }
+
+// KeyRef names the ApiKey of a merchant's request.
+func KeyRef(asks store.Admission) keystate.Ref {
+	return keystate.Ref{MerchantID: asks.MerchantID, KeyID: asks.KeyID}
+}
+
+// WriteOverride writes an override, unless a newer one is there.
+func WriteOverride(t Checker, s *Services, override keystate.Override) {
+	t.Helper()
+	if err := s.Keys.WriteOverride(t.Context(), override); err != nil && !errors.Is(err, keystate.ErrNewerOverride) {
+		t.Fatal(err)
+	}
+}
 
 // NewSession returns a session to be created.
 func NewSession() store.NewSession {

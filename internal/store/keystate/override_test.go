@@ -1,4 +1,4 @@
-package store_test
+package keystate_test
 
 import (
 	"errors"
@@ -14,17 +14,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
-	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
-
-// write expects nothing of an override but that it is stored, or that a newer one is.
-func write(t storetest.Checker, s *services, override store.Override) {
-	t.Helper()
-	if err := s.WriteOverride(t.Context(), override); err != nil && !errors.Is(err, store.ErrNewerOverride) {
-		t.Fatal(err)
-	}
-}
 
 // The writes of any number of replicas may come in any order: the newest stays, and of one order a revocation is final.
 func TestWriteOverride_AnyOrder(t *testing.T) {
@@ -42,12 +34,12 @@ func TestWriteOverride_AnyOrder(t *testing.T) {
 			if _, ok := digests[order]; !ok {
 				digests[order] = newDigest()
 			}
-			override := store.Override{KeyRef: newKeyRef(asks), Order: order}
+			override := keystate.Override{Ref: keyRef(asks), Order: order}
 			if !revokes {
-				override.Accepted = []store.Accepted{{Digest: digests[order]}}
+				override.Accepted = []keystate.Accepted{{Digest: digests[order]}}
 			}
-			err := s.WriteOverride(t.Context(), override)
-			if older := order.Compare(newest) < 0; errors.Is(err, store.ErrNewerOverride) != older || (err != nil && !older) {
+			err := s.Keys.WriteOverride(t.Context(), override)
+			if older := order.Compare(newest) < 0; errors.Is(err, keystate.ErrNewerOverride) != older || (err != nil && !older) {
 				t.Fatalf("%v after %v: %v", order, newest, err)
 			}
 			if order.Compare(newest) > 0 {
@@ -60,15 +52,11 @@ func TestWriteOverride_AnyOrder(t *testing.T) {
 				t.Fatalf("the digest of %v is accepted: %v; the newest is %v, revoked: %v", order, got, newest, revoked)
 			}
 		}
-		read, _, err := s.Overrides(t.Context(), newKeyRef(asks))
+		read, _, err := s.Keys.Overrides(t.Context(), keyRef(asks))
 		if err != nil || read[0].Order != newest || (len(read[0].Accepted) == 0) != revoked {
 			t.Fatalf("read %+v, %v; the newest is %v, revoked: %v", read, err, newest, revoked)
 		}
 	})
-}
-
-func newKeyRef(a store.Admission) store.KeyRef {
-	return store.KeyRef{MerchantID: a.MerchantID, KeyID: a.KeyID}
 }
 
 // A published object that is gone revokes what Redis knew of its key before, and nothing that was published since.
@@ -91,8 +79,8 @@ func TestRevokeGone(t *testing.T) {
 		"Redis has lost the rotation since":         {rotated, known, known, false},
 	} {
 		asks, digest := merchant(), newDigest()
-		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: test.stored, Accepted: []store.Accepted{{Digest: digest}}})
-		if err := s.RevokeGone(t.Context(), newKeyRef(asks), test.knows, test.seen); errors.Is(err, store.ErrNewerOverride) != test.lives {
+		write(t, s, keystate.Override{Ref: keyRef(asks), Order: test.stored, Accepted: []keystate.Accepted{{Digest: digest}}})
+		if err := s.Keys.RevokeGone(t.Context(), keyRef(asks), test.knows, test.seen); errors.Is(err, keystate.ErrNewerOverride) != test.lives {
 			t.Errorf("%s: %v", desc, err)
 		}
 		if got := asking(t, s, asks, digest); got != test.lives {
@@ -101,7 +89,7 @@ func TestRevokeGone(t *testing.T) {
 		// A record that is published again outranks the revocation.
 		next := test.stored
 		next.Revision++
-		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: next, Accepted: []store.Accepted{{Digest: digest}}})
+		write(t, s, keystate.Override{Ref: keyRef(asks), Order: next, Accepted: []keystate.Accepted{{Digest: digest}}})
 		if !asking(t, s, asks, digest) {
 			t.Errorf("%s: a record that is published again is rejected", desc)
 		}
@@ -118,10 +106,10 @@ func TestWriteOverride_Ended(t *testing.T) {
 			t.Run(clock+", stored of "+name, func(t *testing.T) {
 				asks, digest := merchant(), newDigest()
 				at := time.Now().Add(ahead).UnixMilli()
-				stored := store.Override{KeyRef: newKeyRef(asks), Order: published.Order{Issued: at, Revision: at}, Accepted: []store.Accepted{{Digest: digest}}}
+				stored := keystate.Override{Ref: keyRef(asks), Order: published.Order{Issued: at, Revision: at}, Accepted: []keystate.Accepted{{Digest: digest}}}
 				write(t, redis, stored)
 				for range 2 { // each replica writes it
-					if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: newKeyRef(asks), Ended: true}); err != nil {
+					if err := redis.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Ended: true}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -137,7 +125,7 @@ func TestWriteOverride_Ended(t *testing.T) {
 		}
 		t.Run(clock+", published and not stored", func(t *testing.T) {
 			asks, now := merchant(), time.Now()
-			if err := redis.WriteOverride(t.Context(), store.Override{KeyRef: newKeyRef(asks), Order: published.Order{Issued: now.UnixMilli()}, Ended: true}); err != nil {
+			if err := redis.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Order: published.Order{Issued: now.UnixMilli()}, Ended: true}); err != nil {
 				t.Fatal(err)
 			}
 			at := now.Add(30 * time.Second).UnixMilli() // by the clock of the operator
@@ -153,18 +141,18 @@ func TestOverrides(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
 	until := time.UnixMilli(1_800_000_000_000)
-	overlap := store.Override{
-		KeyRef: newKeyRef(asks), Order: published.Order{Issued: 7, Revision: 9},
-		Accepted: []store.Accepted{{Digest: newDigest()}, {Digest: newDigest(), Until: until}},
+	overlap := keystate.Override{
+		Ref: keyRef(asks), Order: published.Order{Issued: 7, Revision: 9},
+		Accepted: []keystate.Accepted{{Digest: newDigest()}, {Digest: newDigest(), Until: until}},
 	}
-	revoked := store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, Order: published.Order{Issued: 1, Revision: 2}}
+	revoked := keystate.Override{Ref: keystate.Ref{MerchantID: asks.MerchantID, KeyID: newID()}, Order: published.Order{Issued: 1, Revision: 2}}
 	write(t, s, overlap)
 	write(t, s, revoked)
-	got, _, err := s.Overrides(t.Context(), overlap.KeyRef, store.KeyRef{MerchantID: asks.MerchantID, KeyID: newID()}, revoked.KeyRef)
+	got, _, err := s.Keys.Overrides(t.Context(), overlap.Ref, keystate.Ref{MerchantID: asks.MerchantID, KeyID: newID()}, revoked.Ref)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]store.Override{overlap, {}, revoked}, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff([]keystate.Override{overlap, {}, revoked}, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("overrides (-want +got):\n%s", diff)
 	}
 	for _, test := range []struct {
@@ -185,7 +173,7 @@ func TestOverrides(t *testing.T) {
 	c := client(t, shared)
 	for _, text := range []string{"", "-", "7 -", "7 9", "7 9 x", "7 9 " + newDigest().Hex(), "x 9 -", "7 9 - -", "7 9 " + newDigest().Hex() + " x"} {
 		c.Set(t.Context(), merchantTag(asks.MerchantID)+"key:"+asks.KeyID, text, time.Minute)
-		if _, _, err := s.Overrides(t.Context(), overlap.KeyRef); !errors.Is(err, redis.ErrCorrupt) {
+		if _, _, err := s.Keys.Overrides(t.Context(), overlap.Ref); !errors.Is(err, redis.ErrCorrupt) {
 			t.Errorf("%q: %v, want ErrCorrupt", text, err)
 		}
 	}
@@ -199,8 +187,8 @@ func TestWriteOverride_ConcurrentKeepsHighest(t *testing.T) {
 	for i := range digests {
 		digests[i] = newDigest()
 		writers.Go(func() {
-			write(t, replicas[i%2], store.Override{
-				KeyRef: newKeyRef(asks), Order: published.Order{Revision: int64(i + 1)}, Accepted: []store.Accepted{{Digest: digests[i]}},
+			write(t, replicas[i%2], keystate.Override{
+				Ref: keyRef(asks), Order: published.Order{Revision: int64(i + 1)}, Accepted: []keystate.Accepted{{Digest: digests[i]}},
 			})
 		})
 	}
@@ -215,7 +203,7 @@ func TestWriteOverride_ConcurrentKeepsHighest(t *testing.T) {
 func TestWriteOverride_OtherKeys(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := merchant()
-	if err := s.WriteOverride(t.Context(), store.Override{KeyRef: store.KeyRef{MerchantID: asks.MerchantID, KeyID: asks.KeyID}, Order: published.Order{Revision: 9}}); err != nil {
+	if err := s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 9}}); err != nil {
 		t.Fatal(err)
 	}
 	asks.KeyID = newID()
@@ -230,7 +218,7 @@ func TestWriteOverride_LargeRevisions(t *testing.T) {
 	const highest = 1<<53 - 1
 	put := func(order published.Order) apikey.Digest {
 		digest := newDigest()
-		write(t, s, store.Override{KeyRef: newKeyRef(asks), Order: order, Accepted: []store.Accepted{{Digest: digest}}})
+		write(t, s, keystate.Override{Ref: keyRef(asks), Order: order, Accepted: []keystate.Accepted{{Digest: digest}}})
 		return digest
 	}
 	for _, order := range []func(int64) published.Order{

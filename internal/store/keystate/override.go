@@ -1,7 +1,8 @@
-package store
+package keystate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,23 +11,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 )
-
-// KeyRef names an ApiKey.
-type KeyRef struct {
-	// MerchantID is the bare id, without the "mer_" callers see.
-	MerchantID string
-	KeyID      string
-}
-
-func (k KeyRef) space() redis.Keyspace {
-	return redis.BucketKeyspace(session.MerchantBucket(k.MerchantID))
-}
 
 // Override says which digests of one ApiKey are accepted, to replicas whose watch may not know yet.
 type Override struct {
-	KeyRef
+	Ref
 	// Order is that of the record it is from.
 	Order published.Order
 	// Accepted are the digests that are accepted, the current one first; none: the key is revoked.
@@ -58,6 +47,13 @@ func (o Override) AcceptsOnly(digest apikey.Digest, now time.Time) bool {
 	return o.Accepts(digest, now)
 }
 
+// ErrNewerOverride says that a newer override is stored already; nothing was written.
+var ErrNewerOverride = errors.New("a newer override is stored")
+
+// OverrideLifetime is how long an override is kept. A replica whose watch is further behind may have
+// missed a revocation permanently.
+const OverrideLifetime = 7 * 24 * time.Hour
+
 // endMargin is the largest difference between the clocks of Redis and of the Kubernetes API. With it, the end of an ApiKey is newer than
 // every record that was ever published of it.
 const endMargin = time.Minute
@@ -69,7 +65,7 @@ func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 		return s.writeOverride(ctx, override, "")
 	}
 	call := redis.NewCall(endOverrideScript)
-	call.Key("override_key", override.space(), overrideKey, override.KeyID)
+	call.Key("override_key", override.space(), OverrideKey, override.KeyID)
 	call.Int("known", override.Order.Issued)
 	call.Millis("margin", endMargin)
 	call.Millis("keep", OverrideLifetime)
@@ -79,13 +75,13 @@ func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 // RevokeGone revokes a key whose published object is gone. Unlike WriteOverride it revokes what a newer override accepts, too, if that is
 // the one of the order stored, which was read before the published object: a later one may be of a record that was published since. Errors
 // are those of WriteOverride.
-func (s *Store) RevokeGone(ctx context.Context, key KeyRef, known, stored published.Order) error {
-	return s.writeOverride(ctx, Override{KeyRef: key, Order: known}, decimal(stored.Issued)+" "+decimal(stored.Revision))
+func (s *Store) RevokeGone(ctx context.Context, key Ref, known, stored published.Order) error {
+	return s.writeOverride(ctx, Override{Ref: key, Order: known}, decimal(stored.Issued)+" "+decimal(stored.Revision))
 }
 
 func (s *Store) writeOverride(ctx context.Context, override Override, gone string) error {
 	call := redis.NewCall(writeOverrideScript)
-	call.Key("override_key", override.space(), overrideKey, override.KeyID)
+	call.Key("override_key", override.space(), OverrideKey, override.KeyID)
 	call.Int("issued", override.Order.Issued)
 	call.Int("revision", override.Order.Revision)
 	call.Text("list", override.list())
@@ -114,10 +110,10 @@ const MaxOverrides = 500
 
 // Overrides returns the override of each key, the zero Override for one that has none, and the time of Redis. All keys are of one bucket.
 // Errors: redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) Overrides(ctx context.Context, keys ...KeyRef) (overrides []Override, now time.Time, err error) {
+func (s *Store) Overrides(ctx context.Context, keys ...Ref) (overrides []Override, now time.Time, err error) {
 	call := redis.NewCall(readOverridesScript)
 	for _, key := range keys {
-		call.MoreKey(key.space(), overrideKey, key.KeyID)
+		call.MoreKey(key.space(), OverrideKey, key.KeyID)
 	}
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
@@ -157,7 +153,7 @@ func (o Override) list() string {
 }
 
 // parseOverride reads "<issued> <revision> <list>".
-func parseOverride(key KeyRef, text string) (Override, error) {
+func parseOverride(key Ref, text string) (Override, error) {
 	text, _, _ = strings.Cut(text, "\t")
 	words := strings.Split(text, " ")
 	var numbers []int64
@@ -172,7 +168,7 @@ func parseOverride(key KeyRef, text string) (Override, error) {
 	if len(words) <= head {
 		return Override{}, redis.ErrCorrupt
 	}
-	override := Override{KeyRef: key, Order: published.Order{Issued: number(words[0]), Revision: number(words[1])}}
+	override := Override{Ref: key, Order: published.Order{Issued: number(words[0]), Revision: number(words[1])}}
 	list := words[head:]
 	if len(list) == 1 && list[0] == "-" {
 		list = nil
