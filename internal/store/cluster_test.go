@@ -26,6 +26,7 @@ import (
 // A cluster rejects a script whose keys are of more than one slot, so this is the proof that all keys
 // of every operation are of one.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	servers := startCluster(t)
 	s := open(t, fmt.Sprintf("redis+cluster://%s?addr=%s", servers[0].Addr(), servers[1].Addr()))
 	must(t, s.Check(t.Context()))
@@ -82,6 +83,7 @@ func TestCluster(t *testing.T) {
 
 // While a cluster is resized, slots move under the requests. None of them fails or has its effect twice.
 func TestCluster_SlotMoves(t *testing.T) {
+	t.Parallel()
 	servers := startCluster(t)
 	s := open(t, "redis+cluster://"+servers[0].Addr())
 	asks := merchantIn(7)
@@ -256,6 +258,7 @@ func (m *movingTrade) handOver(t *testing.T, slot int, from, to *goredis.Client,
 
 // A cluster is resized under load, there and back. No event is lost and none is doubled.
 func TestCluster_SlotMovesToAndFro(t *testing.T) {
+	t.Parallel()
 	servers := startCluster(t)
 	asks := merchantIn(7)
 	m := &movingTrade{

@@ -691,6 +691,7 @@ func messagesDuring(t *testing.T, server *redistest.Server, do func()) (messages
 
 // The end of a session and each refused payment are published once, on one server and in a cluster. Nothing else is.
 func TestPublish_EndsAndRefusedPayments(t *testing.T) {
+	t.Parallel()
 	single, cluster := redistest.Start(t), startCluster(t)
 	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.BucketTag(7)).Val())
 	t.Run("one server", func(t *testing.T) { checkPublished(t, single.URL(), single) })

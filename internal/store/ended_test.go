@@ -43,6 +43,7 @@ func endEach(t *testing.T, s *services, asks store.Admission) (ended []session.S
 
 // TestEnded: the list has each session as it is read, on whatever server.
 func TestEnded(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{"one server": shared.URL(), "cluster": "redis+cluster://" + startCluster(t)[0].Addr()} {
 		t.Run(name, func(t *testing.T) {
 			s, asks := open(t, url), merchant()

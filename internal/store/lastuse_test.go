@@ -192,7 +192,8 @@ func TestAdmit_LastUsedAt(t *testing.T) {
 // After Redis was away, a replica does not rely on what it wrote before: a failover may have lost it.
 func TestAdmit_LastUseAfterAnOutage(t *testing.T) {
 	server := redistest.Start(t)
-	s, c, asks := open(t, server.URL()), client(t, server), merchant()
+	s := open(t, server.URL(), func(o *redis.Options) { o.Timeout = time.Second })
+	c, asks := client(t, server), merchant()
 	_, err := s.Admit(t.Context(), asks)
 	must(t, err)
 	must(t, c.Del(t.Context(), merchantTag(asks.MerchantID)+"used:"+asks.KeyID).Err()) // the write is lost

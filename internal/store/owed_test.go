@@ -86,6 +86,7 @@ func TestRefundsOwed_Unreadable(t *testing.T) {
 
 // In a Redis Cluster each bucket is counted at its server.
 func TestRefundsOwed_Cluster(t *testing.T) {
+	t.Parallel()
 	s := open(t, "redis+cluster://"+startCluster(t)[0].Addr())
 	for bucket := range 3 {
 		id := mustCreate(t, s, merchantIn(session.Bucket(bucket*21)), newSession()).Session.ID

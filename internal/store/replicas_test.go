@@ -111,6 +111,7 @@ func followCluster(t *testing.T, servers []*redistest.Server) (replicas []*redis
 
 // In a Redis Cluster it is the server which ran the script that is asked, also while a slot moves to another one.
 func TestSettle_ReplicatedInCluster(t *testing.T) {
+	t.Parallel()
 	servers := startCluster(t)
 	replicas := followCluster(t, servers)
 	s := open(t, "redis+cluster://"+servers[0].Addr(), copied(1, patience))

@@ -18,7 +18,7 @@ import (
 // A Redis at maxmemory refuses the first write of a script if it may grow, lets others pass, and allows every write after the first one. So a
 // refused write that a script swallows, before one that passes, would leave half of the operation.
 func TestScripts_FullRedis(t *testing.T) {
-	server := redistest.Start(t)
+	server := redistest.Start(t, "--hz", "500") // looks for a WAIT whose time is over 500 times a second, not 10 times
 	var cases []storetest.FullCase
 	cases = append(cases, fullAdmissions()...)
 	cases = append(cases, fullCreates(t)...)

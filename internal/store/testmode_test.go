@@ -125,7 +125,7 @@ func TestSweep_SettlesTests(t *testing.T) {
 	live := merchantIn(7)
 	test := with(live, inTestMode)
 	type events = []v1alpha1.WebhookEvent
-	for _, c := range []struct {
+	tests := []struct {
 		amount int64
 		status session.Status
 		events events
@@ -135,8 +135,16 @@ func TestSweep_SettlesTests(t *testing.T) {
 		{990_003, session.Expired, events{v1alpha1.EventSessionExpired}},
 		{990_004, session.Pending, events{v1alpha1.EventPaymentMismatch}},
 		{990_005, session.Expired, events{v1alpha1.EventSessionExpired, v1alpha1.EventLatePayment}},
-	} {
-		checkSettled(t, s, server, test, c.amount, c.status, c.events)
+	}
+	requests := make([]store.NewSession, len(tests))
+	for i := range tests {
+		requests[i] = with(newSession(), func(n *store.NewSession) {
+			n.Charge.AmountCents, n.Idempotency = tests[i].amount, idempotencyKey(t, newID())
+		})
+		mustCreate(t, s, test, requests[i])
+	}
+	for i, c := range tests {
+		checkSettled(t, s, server, test, requests[i], c.status, c.events)
 	}
 	for amount := int64(990_000); amount <= 990_006; amount++ {
 		created := mustCreate(t, s, live, with(newSession(), func(n *store.NewSession) { n.Charge.AmountCents = amount }))
@@ -146,13 +154,10 @@ func TestSweep_SettlesTests(t *testing.T) {
 	}
 }
 
-func checkSettled(t *testing.T, s *services, server *redistest.Server, test store.Admission, amount int64, status session.Status, want []v1alpha1.WebhookEvent) {
+func checkSettled(t *testing.T, s *services, server *redistest.Server, test store.Admission, request store.NewSession, status session.Status, want []v1alpha1.WebhookEvent) {
 	t.Helper()
 	c, ctx := client(t, server), t.Context()
-	request := with(newSession(), func(n *store.NewSession) {
-		n.Charge.AmountCents, n.Idempotency = amount, idempotencyKey(t, newID())
-	})
-	created := mustCreate(t, s, test, request).Session
+	amount, created := request.Charge.AmountCents, mustCreate(t, s, test, request).Session
 	for again := range 2 {
 		var got []v1alpha1.WebhookEvent
 		eventually(t, "the session is settled", func() bool {

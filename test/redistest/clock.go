@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -17,8 +18,12 @@ var clockSource []byte
 // compiler.
 func StartAhead(t testing.TB, ahead time.Duration, extraArgs ...string) *Server {
 	t.Helper()
-	library, err := buildClock(t.TempDir())
+	code, err := clock()
 	if err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(t.TempDir(), "clock.so")
+	if err := os.WriteFile(library, code, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	server, err := start(t.TempDir(), extraArgs, "LD_PRELOAD="+library, fmt.Sprintf("CLOCK_AHEAD=%d", int64(ahead.Seconds())))
@@ -30,15 +35,19 @@ func StartAhead(t testing.TB, ahead time.Duration, extraArgs ...string) *Server 
 	return server
 }
 
-// buildClock compiles the library that moves a server's clock.
-func buildClock(dir string) (library string, err error) {
-	source := filepath.Join(dir, "clock.c")
-	library = filepath.Join(dir, "clock.so")
+// clock returns the library that moves a server's clock, which is compiled once.
+var clock = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "clock")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
-		return "", err
+		return nil, err
 	}
 	if output, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", library, source).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile the clock of a server: %w; `hack/install.sh compiler` installs a C compiler\n%s", err, output)
+		return nil, fmt.Errorf("compile the clock of a server: %w; `hack/install.sh compiler` installs a C compiler\n%s", err, output)
 	}
-	return library, nil
-}
+	return os.ReadFile(library)
+})

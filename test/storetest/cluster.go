@@ -27,9 +27,9 @@ func StartCluster(t *testing.T, extraArgs ...string) []*redistest.Server {
 		first, last := i*Slots/3, (i+1)*Slots/3-1
 		Must(t, c.ClusterAddSlotsRange(t.Context(), first, last).Err())
 		Must(t, c.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
-		host, port, err := net.SplitHostPort(servers[0].Addr())
-		Must(t, err)
-		if i > 0 {
+		for _, other := range servers[:i] { // each of them: gossip takes seconds
+			host, port, err := net.SplitHostPort(other.Addr())
+			Must(t, err)
 			Must(t, c.ClusterMeet(t.Context(), host, port).Err())
 		}
 	}
