@@ -109,20 +109,21 @@ func (c *Client) Close() {
 // Connections to one host have no limit: merchants share hosts, and events of one would wait for slow answers to
 // another's. The caller limits attempts instead.
 func newTransport(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration) *http.Transport {
+	// On an idle connection of HTTP/2 an endpoint can send frames without end, which the transport reads and answers. Over HTTP/1.1
+	// one byte ends an idle connection.
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
 	return &http.Transport{
+		Protocols:              protocols,
 		Proxy:                  nil, // a proxy would resolve and dial where the guard cannot see it
 		DialContext:            dialContext(dialer),
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    timeout,
-		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // the answer is discarded, so it need not be small
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        maxIdleConnection,
-		// All events to a host share an HTTP/2 connection. One that a balancer forgot would hold them all up for as long as the kernel sends
-		// packets again. A connection is closed before an attempt on it has timed out.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: timeout / 3, PingTimeout: timeout / 3},
 	}
 }
 

@@ -48,7 +48,7 @@ func (r *receiver) all() []delivered {
 	return slices.Clone(r.got)
 }
 
-// receive starts an endpoint over TLS, with HTTP/2, that answers with the handler.
+// receive starts an endpoint over TLS, which offers HTTP/2, that answers with the handler.
 func receive(t testing.TB, answer http.HandlerFunc) *receiver {
 	t.Helper()
 	r := unstarted(answer)
@@ -59,7 +59,7 @@ func receive(t testing.TB, answer http.HandlerFunc) *receiver {
 	return r
 }
 
-// receivePlain is receive over plain HTTP/1.1.
+// receivePlain is receive over plain HTTP.
 func receivePlain(t testing.TB, answer http.HandlerFunc) *receiver {
 	t.Helper()
 	r := unstarted(answer)

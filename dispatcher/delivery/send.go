@@ -3,10 +3,8 @@ package delivery
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -68,7 +66,8 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 			connected.Store(true)
 			if request.Ready != nil && !request.Ready() {
 				withdrawn.Store(true)
-				withdraw(cancel, info.Conn)
+				cancel()
+				_ = info.Conn.Close() // else the request is written all the same
 			}
 		},
 	})
@@ -86,14 +85,6 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 		_, _ = io.CopyN(io.Discard, answer.Body, maxAnswerBytes)
 	}
 	return newResult(answer, request.Now)
-}
-
-// withdraw ends a request before it is written. HTTP/1 would write it all the same, but for the connection.
-func withdraw(cancel func(), connection net.Conn) {
-	cancel()
-	if secure, ok := connection.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" { // others use that, too
-		_ = connection.Close()
-	}
 }
 
 func post(ctx context.Context, target *url.URL, header http.Header, content []byte) *http.Request {

@@ -179,7 +179,7 @@ func post(ctx context.Context, in io.Reader, out io.Writer) {
 	fixture.Check(json.NewDecoder(in).Decode(&events))
 	// The settings of the dispatcher's transport that affect its cost, and its timeout.
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
-		ForceAttemptHTTP2: true, DisableCompression: true,
+		DisableCompression: true,
 		MaxIdleConns: 1024, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10,
 	}}
 	opening := len(events) / 10
