@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,8 @@ type claimState struct {
 	former bool
 	// full is true if there is no claim and the ApiKey has the maximum number of claims.
 	full bool
+	// fullUntil is until when no new digest is claimed in the namespace; zero: one is.
+	fullUntil time.Time
 }
 
 // gatherClaims reads the claims to spec.keyDigest and to the last handled digest.
@@ -88,8 +91,13 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 	if err := r.Client.List(ctx, &claims, own, client.UnsafeDisableDeepCopy); err != nil {
 		return state, fmt.Errorf("find the claims of an ApiKey: %w", err)
 	}
-	state.full = state.secret == nil && len(claims.Items) >= maxClaims
-	return state, nil
+	if state.secret != nil {
+		return state, nil
+	}
+	state.full = len(claims.Items) >= maxClaims
+	var err error
+	state.fullUntil, err = r.Tombstones.Full(ctx, published.TombstoneApiKey, f.apiKey.Namespace, f.now)
+	return state, err
 }
 
 // sameSource reports whether the claim belongs to the ApiKey of this namespace and name. A recreated ApiKey keeps its
@@ -199,6 +207,12 @@ func digestClaimed(f facts) (conditions.Outcome, bool) {
 
 func tooManyDigests(f facts) (conditions.Outcome, bool) {
 	c, ok := f.specClaim()
+	if ok && !c.fullUntil.IsZero() {
+		return conditions.Stalled(v1alpha1.ReasonTooManyKeyDigests,
+			"No new digest is claimed until %s: too many digests of deleted ApiKeys of this namespace are remembered, so that their "+
+				"keys never open again. Set a digest that this ApiKey had before, or use another namespace",
+			c.fullUntil.Format(time.RFC3339)), !f.handled(c.digest)
+	}
 	return conditions.Stalled(v1alpha1.ReasonTooManyKeyDigests,
 		"This ApiKey has claimed %d digests, which is the maximum; use a new ApiKey", maxClaims), ok && c.full && !f.handled(c.digest)
 }

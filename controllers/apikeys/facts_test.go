@@ -1,6 +1,7 @@
 package apikeys
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,12 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/controllers/budget"
 	"github.com/merchant-operator/merchant-operator/controllers/reconciler"
 )
 
@@ -159,4 +162,56 @@ func TestPublishedStateIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A tenant changes the digests of its ApiKeys again and again, and deletes them: each digest leaves a claim. With too many of them in a
+// namespace no ApiKey of it claims another digest. The keys in force stay, and a neighbour claims what it likes.
+func TestPlan_FullOfClaims(t *testing.T) {
+	wanted := apikey.NewDigest("wanted")
+	for namespace, want := range map[string]bool{"shops": true, "others": false} {
+		t.Run(namespace, func(t *testing.T) {
+			f := upToDate()
+			f.record.MerchantID, f.delivered = published.ID("merchant"), nil
+			f.apiKey.Spec.Rotation, f.apiKey.Spec.KeyDigest, f.record.HandledTrigger = v1alpha1.Rotation{}, wanted.Hex(), ""
+			r := frozen(t, clocktesting.NewFakePassiveClock(now), func(client.Client, client.ObjectKey) {},
+				append(stored(t, f), deletedWithClaims(t, namespace, 2*budget.Tombstones)...)...)
+			read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
+			p, err := planned(t, r, f.apiKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcome := outcomeFor(p.facts)
+			refused := outcome.Reason == v1alpha1.ReasonTooManyKeyDigests
+			if refused != want || refused != (p.newKey == nil) || refused != (len(p.claims) == 0) {
+				t.Errorf("%s: %s; a new key: %t, claims: %d", outcome.Reason, outcome.Message, p.newKey != nil, len(p.claims))
+			}
+		})
+	}
+}
+
+// deletedWithClaims are the tombstones of ApiKeys of a namespace, and so many claims to their replaced keys.
+func deletedWithClaims(t *testing.T, namespace string, claims int) (all []client.Object) {
+	t.Helper()
+	for n := range claims {
+		uid := types.UID(fmt.Sprint("deleted ", n/maxClaims))
+		source := published.Source{Namespace: namespace, Name: string(uid), UID: uid}
+		claim, err := published.EncodeDigestClaim("credentials", published.DigestClaim{
+			Digest: apikey.NewDigest(fmt.Sprint(n)), Source: source, KeyID: published.ID(uid), ClaimedAt: now, Replaced: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, claim)
+		if n%maxClaims != 0 {
+			continue
+		}
+		tombstone, err := published.EncodeTombstone("credentials", published.Tombstone{
+			Kind: published.TombstoneApiKey, ID: published.ID(uid), EndedAt: now, Source: source, MerchantID: published.ID("merchant"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, tombstone)
+	}
+	return all
 }

@@ -125,7 +125,8 @@ func frozen(t *testing.T, clock *clocktesting.FakePassiveClock, before func(stor
 	}
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.ConfigMap{}, budget.SubjectField, budget.SubjectValues).
-		WithIndex(&corev1.Secret{}, budget.ReplacedField, budget.ReplacedValues).Build()
+		WithIndex(&corev1.Secret{}, budget.ReplacedField, budget.ReplacedValues).
+		WithIndex(&corev1.Secret{}, digestIndex, recordDigests).WithIndex(&corev1.Secret{}, claimOwnerIndex, claimOwner).Build()
 	apiReader := interceptor.NewClient(stored, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			before(stored, key)

@@ -20,8 +20,8 @@ import (
 // Tombstones is the number of tombstones of each class that the deleted objects of a namespace may leave. There are three classes:
 //
 //   - ApiKeys without a replaced key. The surplus is forgotten.
-//   - ApiKeys with a claim to a replaced key, which opens again once the claim is forgotten. Nothing is forgotten: the surplus keeps
-//     its finalizer.
+//   - ApiKeys with claims to replaced keys, which open again once the claims are forgotten. Nothing is forgotten: the surplus keeps
+//     its finalizer. Such a tombstone counts as often as it has claims, for each of them is an object.
 //   - Merchants, whose payments are taken again once the tombstone is forgotten. The surplus keeps its finalizer too.
 //
 // A tenant can remove that finalizer. With twice as many tombstones that are not forgotten, no new object of the kind is published.
@@ -135,7 +135,13 @@ type Entry struct {
 	published.Tombstone
 
 	ConfigMap *corev1.ConfigMap
+
+	// claims are those to replaced keys.
+	claims int
 }
+
+// weight is how often the tombstone counts.
+func (e Entry) weight() int { return max(e.claims, 1) }
 
 // merchant returns what the tombstones of one Merchant have in common. A Merchant that is created again has another id and the same name.
 func (e Entry) merchant() string {
@@ -155,7 +161,7 @@ func (i *Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) 
 	if err != nil {
 		return nil, err
 	}
-	forgettable := slices.DeleteFunc(all, func(e Entry) bool { return replaced[e.ID] })
+	forgettable := slices.DeleteFunc(all, func(e Entry) bool { return replaced[e.ID] > 0 })
 	slices.SortFunc(forgettable, func(a, b Entry) int { return -older(a, b) })
 	return beyond(forgettable, Tombstones), nil
 }
@@ -163,24 +169,18 @@ func (i *Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) 
 // Holds reports whether a deleted object must keep its finalizer, because too many tombstones that cannot be forgotten are older than its
 // own. Those that have expired do not count.
 func (i *Index) Holds(ctx context.Context, kind published.TombstoneKind, object client.Object, now time.Time) (bool, error) {
-	all, err := i.list(ctx, kind, object.GetNamespace(), Tombstones)
-	all = slices.DeleteFunc(all, func(e Entry) bool { return !now.Before(e.Expires()) })
-	if err != nil || len(all) < Tombstones {
+	all, err := i.unforgettable(ctx, kind, object.GetNamespace(), Tombstones, now)
+	if err != nil || weight(all) < Tombstones {
 		return false, err
 	}
 	id := published.ID(object.GetUID())
 	isOwn := func(e Entry) bool { return e.ID == id }
 	if !slices.ContainsFunc(all, isOwn) {
-		own, err := i.read(ctx, published.Tombstone{Kind: kind, ID: id})
+		own, err := i.own(ctx, published.Tombstone{Kind: kind, ID: id}, object.GetNamespace())
 		if err != nil || own == nil {
 			return false, err // what never was leaves nothing
 		}
 		all = append(all, *own)
-	}
-	if kind == published.TombstoneApiKey {
-		if all, err = i.unforgettable(ctx, object.GetNamespace(), all); err != nil {
-			return false, err
-		}
 	}
 	slices.SortFunc(all, older)
 	return slices.ContainsFunc(beyond(all, Tombstones), isOwn), nil
@@ -194,17 +194,16 @@ func (i *Index) Full(ctx context.Context, kind published.TombstoneKind, namespac
 			return last.until, nil
 		}
 	}
-	all, err := i.list(ctx, kind, namespace, most)
-	if err == nil && kind == published.TombstoneApiKey {
-		all, err = i.unforgettable(ctx, namespace, all)
-	}
+	all, err := i.unforgettable(ctx, kind, namespace, most, now)
 	if err != nil {
 		return time.Time{}, err
 	}
-	all = slices.DeleteFunc(all, func(e Entry) bool { return !now.Before(e.Expires()) })
-	if len(all) >= most {
-		slices.SortFunc(all, older)
-		until = all[len(all)-most].Expires()
+	slices.SortFunc(all, older)
+	for left := weight(all); left >= most; all = all[1:] {
+		left -= all[0].weight()
+		until = all[0].Expires()
+	}
+	if !until.IsZero() {
 		i.full.Add(subject(kind, namespace), fullness{now, until})
 	}
 	return until, nil
@@ -214,6 +213,13 @@ func (i *Index) Full(ctx context.Context, kind published.TombstoneKind, namespac
 type fullness struct{ at, until time.Time }
 
 func older(a, b Entry) int { return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.ID, b.ID)) }
+
+func weight(all []Entry) (sum int) {
+	for _, e := range all {
+		sum += e.weight()
+	}
+	return sum
+}
 
 // list returns the tombstones of a kind and namespace in the cache; none if there are fewer than atLeast, because it is not worth decoding them.
 func (i *Index) list(ctx context.Context, kind published.TombstoneKind, namespace string, atLeast int) ([]Entry, error) {
@@ -230,7 +236,7 @@ func (i *Index) list(ctx context.Context, kind published.TombstoneKind, namespac
 		configMap := &list.Items[n]
 		tombstone, err := decodeOnce(i.tombstones, configMap, func() (published.Tombstone, error) { return published.DecodeTombstone(configMap) })
 		if err == nil {
-			all = append(all, Entry{tombstone, configMap})
+			all = append(all, Entry{Tombstone: tombstone, ConfigMap: configMap})
 		}
 	}
 	return all, nil
@@ -250,48 +256,85 @@ func (i *Index) read(ctx context.Context, tombstone published.Tombstone) (*Entry
 	if err != nil {
 		return nil, nil //nolint:nilerr // it cannot be counted
 	}
-	return &Entry{found, configMap}, nil
+	return &Entry{Tombstone: found, ConfigMap: configMap}, nil
 }
 
-// unforgettable returns the tombstones of ApiKeys of a namespace whose key ids have a claim to a replaced key.
-func (i *Index) unforgettable(ctx context.Context, namespace string, all []Entry) ([]Entry, error) {
-	if len(all) == 0 {
-		return nil, nil
+// unforgettable returns the tombstones of a kind and namespace that are not forgotten before they expire; none if they cannot weigh as much as
+// atLeast, because it is not worth decoding them.
+func (i *Index) unforgettable(
+	ctx context.Context, kind published.TombstoneKind, namespace string, atLeast int, now time.Time,
+) ([]Entry, error) {
+	expired := func(e Entry) bool { return !now.Before(e.Expires()) }
+	if kind != published.TombstoneApiKey {
+		all, err := i.list(ctx, kind, namespace, atLeast)
+		return slices.DeleteFunc(all, expired), err
 	}
-	replaced, err := i.replaced(ctx, namespace)
+	claims, err := i.replacedClaims(ctx, namespace)
+	if err != nil || len(claims) < atLeast {
+		return nil, err
+	}
+	all, err := i.list(ctx, kind, namespace, 0)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(e Entry) bool { return !replaced[e.ID] }), nil
+	replaced := i.owners(claims)
+	for n := range all {
+		all[n].claims = replaced[all[n].ID]
+	}
+	return slices.DeleteFunc(all, func(e Entry) bool { return e.claims == 0 || expired(e) }), nil
 }
 
-// replaced returns the ids of the ApiKeys of a namespace that have a claim to a replaced key.
-func (i *Index) replaced(ctx context.Context, namespace string) (map[string]bool, error) {
+// own returns the tombstone from the API server, as unforgettable has it; nil: there is none that is not forgotten.
+func (i *Index) own(ctx context.Context, tombstone published.Tombstone, namespace string) (*Entry, error) {
+	own, err := i.read(ctx, tombstone)
+	if err != nil || own == nil || tombstone.Kind != published.TombstoneApiKey {
+		return own, err
+	}
+	replaced, err := i.replaced(ctx, namespace)
+	if own.claims = replaced[own.ID]; err != nil || own.claims == 0 {
+		return nil, err
+	}
+	return own, nil
+}
+
+// replaced returns how many claims to replaced keys the ApiKeys of a namespace have, by their ids.
+func (i *Index) replaced(ctx context.Context, namespace string) (map[string]int, error) {
+	claims, err := i.replacedClaims(ctx, namespace)
+	return i.owners(claims), err
+}
+
+func (i *Index) replacedClaims(ctx context.Context, namespace string) ([]corev1.Secret, error) {
 	var claims corev1.SecretList
 	if err := i.cache.List(ctx, &claims, client.MatchingFields{ReplacedField: namespace}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the claims to replaced keys: %w", err)
 	}
-	ids := map[string]bool{}
-	for n := range claims.Items {
-		keyID, err := decodeOnce(i.claims, &claims.Items[n], func() (string, error) {
-			claim, err := published.DecodeDigestClaim(&claims.Items[n])
+	return claims.Items, nil
+}
+
+// owners counts the claims of each ApiKey.
+func (i *Index) owners(claims []corev1.Secret) map[string]int {
+	count := map[string]int{}
+	for n := range claims {
+		keyID, err := decodeOnce(i.claims, &claims[n], func() (string, error) {
+			claim, err := published.DecodeDigestClaim(&claims[n])
 			return claim.KeyID, err
 		})
 		if err == nil {
-			ids[keyID] = true
+			count[keyID]++
 		}
 	}
-	return ids, nil
+	return count
 }
 
-// beyond returns the tombstones that are not within the budget, the first ones being preferred. Each Merchant has the same share of the budget,
-// but for what others do not use, and at least one tombstone while the budget has room.
+// beyond returns the tombstones that are not within the budget, the first ones being preferred. Each Merchant has the same share of
+// the budget, but for what others do not use, and at least one tombstone while the budget has room.
 func beyond(all []Entry, budget int) (surplus []Entry) {
 	share, taken, within := fairShare(all, budget), map[string]int{}, 0
 	for _, e := range all {
-		if taken[e.merchant()] < share && within < budget {
-			taken[e.merchant()]++
-			within++
+		of := e.merchant()
+		if (taken[of] == 0 || taken[of]+e.weight() <= share) && within+e.weight() <= budget {
+			taken[of] += e.weight()
+			within += e.weight()
 		} else {
 			surplus = append(surplus, e)
 		}
@@ -303,7 +346,7 @@ func beyond(all []Entry, budget int) (surplus []Entry) {
 func fairShare(all []Entry, budget int) int {
 	counts := map[string]int{}
 	for _, e := range all {
-		counts[e.merchant()]++
+		counts[e.merchant()] += e.weight()
 	}
 	ascending := make([]int, 0, len(counts))
 	for _, count := range counts {
@@ -317,5 +360,5 @@ func fairShare(all []Entry, budget int) int {
 		}
 		budget -= count
 	}
-	return len(all)
+	return weight(all)
 }

@@ -67,6 +67,15 @@ func many(count, second int) []deleted {
 // newIndex returns an index over the tombstones. If replaced, each ApiKey has a claim to a replaced key.
 func newIndex(t *testing.T, kind published.TombstoneKind, replaced bool, all ...deleted) *Index {
 	t.Helper()
+	if replaced {
+		return newClaimIndex(t, kind, 1, all...)
+	}
+	return newClaimIndex(t, kind, 0, all...)
+}
+
+// newClaimIndex returns an index over the tombstones. Each ApiKey has so many claims to replaced keys.
+func newClaimIndex(t *testing.T, kind published.TombstoneKind, claims int, all ...deleted) *Index {
+	t.Helper()
 	var objects []client.Object
 	for _, d := range all {
 		for _, tombstone := range d.tombstones(kind) {
@@ -75,16 +84,16 @@ func newIndex(t *testing.T, kind published.TombstoneKind, replaced bool, all ...
 				t.Fatal(err)
 			}
 			objects = append(objects, configMap)
-			if !replaced {
-				continue
+			for number := range claims {
+				claim, err := published.EncodeDigestClaim(credentials, published.DigestClaim{
+					Digest: apikey.NewDigest(fmt.Sprint(tombstone.ID, number)), Source: tombstone.Source, KeyID: tombstone.ID,
+					ClaimedAt: tombstone.EndedAt, Replaced: true,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				objects = append(objects, claim)
 			}
-			claim, err := published.EncodeDigestClaim(credentials, published.DigestClaim{
-				Digest: apikey.NewDigest(tombstone.ID), Source: tombstone.Source, KeyID: tombstone.ID, ClaimedAt: tombstone.EndedAt, Replaced: true,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			objects = append(objects, claim)
 		}
 	}
 	scheme := runtime.NewScheme()
@@ -172,6 +181,23 @@ func TestHolds(t *testing.T) {
 				t.Errorf("held: %t, %v; want %t", held, err, test.want)
 			}
 		})
+	}
+}
+
+// An ApiKey that had many digests leaves as many claims, each of which is an object in etcd and in the memory of the operator.
+func TestHolds_ManyClaims(t *testing.T) {
+	const claims = 32
+	attacker, victim := deleted{"attacker", 70, 0}, deleted{"victim", 1, 9999}
+	index := newClaimIndex(t, published.TombstoneApiKey, claims, attacker, victim)
+	for of, want := range map[client.Object]bool{attacker.of(20): false, attacker.of(69): true, victim.of(0): false} {
+		if held, err := index.Holds(t.Context(), published.TombstoneApiKey, of, before); err != nil || held != want {
+			t.Errorf("%s is held: %t, %v; want %t", of.GetUID(), held, err, want)
+		}
+	}
+	// 71 x 32 claims are 2,272. With nine ApiKeys less there is room again.
+	want := time.Date(2026, 1, 1, 0, 0, 8, 0, time.UTC).Add(published.TombstoneRetention)
+	if until, err := index.Full(t.Context(), published.TombstoneApiKey, "shops", before); err != nil || !until.Equal(want) {
+		t.Errorf("full until %s, %v; want %s", until, err, want)
 	}
 }
 
