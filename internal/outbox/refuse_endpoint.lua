@@ -1,6 +1,6 @@
 local endpoint_key, watched_key = unpack(KEYS)
 local target, generation, lag, merchant, health, answer = unpack(ARGV)
--- uses: clock, endpoint, target
+-- uses: clock, endpoint, full, target
 
 -- Notes that nothing may be sent to the target of an endpoint, before any event was tried: an attempt would find that, and retrying
 -- cannot fix it. It does not set since when the endpoint fails: only attempts disable an endpoint.
@@ -13,6 +13,7 @@ local known = endpoint[at.TARGET] == target and (endpoint[at.PERMANENT] or endpo
 if known or target_outdated(endpoint, target, generation, lag) then
   return {'OK', 0}
 end
+write_when_full('HDEL', endpoint_key) -- what is wrong with a webhook is shown while its events fill Redis
 note_target(endpoint_key, endpoint, target, generation)
 call('HSET', endpoint_key, field.PERMANENT, now_ms, field.FAILED, now_ms, field.FAILED_REASON, health, field.ANSWER, answer)
 call('HDEL', endpoint_key, field.CHANGED)

@@ -279,10 +279,22 @@ func fullEndpoints(add addFullCase) {
 			return func() error { return operation(t, s, state) }
 		}
 	}
-	add("refuse an endpoint", false, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
+	refuse := func(t *testing.T, s fixture) error {
 		t.Helper()
-		return second(s.RecordRefusal(t.Context(), s.asks.MerchantID, outbox.Target{ID: "another target"}, "URLRefused", "refused_scheme"))
+		recorded, err := s.RecordRefusal(t.Context(), s.asks.MerchantID, outbox.Target{ID: "another target"}, "URLRefused", "refused_scheme")
+		if err == nil && !recorded {
+			err = errors.New("it was not recorded")
+		}
+		return err
+	}
+	add("refuse an endpoint", true, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
+		t.Helper()
+		return refuse(t, s)
 	}))
+	add("refuse an endpoint before its first event", true, func(t *testing.T, s fixture) func() error {
+		t.Helper()
+		return func() error { return refuse(t, s) }
+	})
 	add("resume an endpoint", true, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
 		t.Helper()
 		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: "another target"}))
