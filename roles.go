@@ -105,7 +105,7 @@ func dispatcherCommand(logger func() *slog.Logger) *cobra.Command {
 func addMailServer(flags *pflag.FlagSet, options *dispatcher.MailServer) {
 	flags.StringVar(&options.URL, "smtp-url", "", "mail server for receipts: smtps://host:port, or smtp://host:port with STARTTLS; user and password are read from $SMTP_USERNAME and $SMTP_PASSWORD; empty: no receipts")
 	flags.StringVar(&options.From, "smtp-from", "", `sender of receipts, such as "Example Pay <receipts@pay.example>"; required with --smtp-url`)
-	flags.StringVar(&options.CAFile, "smtp-ca-file", "", "file with the certificate authority of the mail server; empty: those of the system")
+	flags.StringVar(&options.CAFile, "smtp-ca-file", "", "file with the certificate authority of the mail server, read for each mail; empty: those of the system")
 }
 
 // roleCommand returns the command that runs a role, without flags.

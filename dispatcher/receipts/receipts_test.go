@@ -23,6 +23,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -243,6 +244,29 @@ func TestSender_NeedsTLS(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A mail server gets a certificate of another authority, and the platform replaces the file: no dispatcher must be started again.
+func TestSender_RenewedAuthority(t *testing.T) {
+	certificate, authority := newCertificate(t)
+	renewed, err := os.ReadFile(authority)
+	must(t, err)
+	former, err := httpserver.TLS("")
+	must(t, err)
+	self, err := former.GetCertificate(nil)
+	must(t, err)
+	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: self.Certificate[0]}), 0o600))
+
+	f, mails := newFixture(t), startMail(t, mailtest.Options{TLS: certificate, Implicit: true})
+	s := f.sender(t, ServerOptions{URL: "smtps://" + mails.Address(), CAFile: authority})
+	f.paid(t)
+	run(t, s)
+	await.Until(t, patience, "a try fails", func() bool { return s.count(t, resultUnavailable) == 1 })
+	must(t, os.WriteFile(authority, renewed, 0o600))
+	await.Until(t, patience, "it is sent", func() bool {
+		f.makeDue(t)
+		return s.outcomes(t, outcomeSent) == 1
+	})
 }
 
 // 5xx about a mail is permanent. 4xx, and what the server has against us, is tried again, with the same mail.

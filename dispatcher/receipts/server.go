@@ -56,7 +56,7 @@ type server struct {
 	from       *mail.Address
 	// implicit: TLS begins with the connection, else with STARTTLS. plain: it may stay without.
 	implicit, plain    bool
-	tls                *tls.Config
+	caFile             string
 	username, password string
 	dial               func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -79,23 +79,30 @@ func newServer(o ServerOptions) (*server, error) {
 		return nil, errors.New("--smtp-from must be an address that receipts come from, such as receipts@pay.example")
 	}
 	s := &server{
-		host: location.Hostname(), from: sender, implicit: location.Scheme == "smtps", username: o.Username, password: o.Password,
+		host: location.Hostname(), from: sender, implicit: location.Scheme == "smtps", caFile: o.CAFile, username: o.Username, password: o.Password,
 		dial: new(net.Dialer).DialContext,
 	}
 	s.port = cmp.Or(location.Port(), map[bool]string{true: "465", false: "587"}[s.implicit])
 	s.plain = !s.implicit && isLoopback(s.host)
-	s.tls = &tls.Config{ServerName: s.host, MinVersion: tls.VersionTLS12}
-	if o.CAFile != "" {
-		authority, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--smtp-ca-file: %w", err)
-		}
-		s.tls.RootCAs = x509.NewCertPool()
-		if !s.tls.RootCAs.AppendCertsFromPEM(authority) {
-			return nil, errors.New("--smtp-ca-file has no certificate")
-		}
+	_, err = s.tls()
+	return s, err
+}
+
+// tls reads the certificate authority for each connection, so that a renewed one is used at once.
+func (s *server) tls() (*tls.Config, error) {
+	config := &tls.Config{ServerName: s.host, MinVersion: tls.VersionTLS12}
+	if s.caFile == "" {
+		return config, nil
 	}
-	return s, nil
+	authority, err := os.ReadFile(s.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("--smtp-ca-file: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(authority) {
+		return nil, errors.New("--smtp-ca-file has no certificate")
+	}
+	return config, nil
 }
 
 func isNotASCII(r rune) bool { return r > unicode.MaxASCII }
@@ -215,12 +222,16 @@ func aboutMail(recipient bool, code int, text string) bool {
 
 // client is of one try. Its connection ends with ctx.
 func (s *server) client(ctx context.Context, message *gomail.Msg) (*gomail.Client, error) {
+	encryption, err := s.tls()
+	if err != nil {
+		return nil, err
+	}
 	policy := gomail.TLSMandatory
 	if s.implicit || s.plain {
 		policy = gomail.TLSOpportunistic // with TLS from the beginning, no server offers it once more
 	}
 	options := []gomail.Option{
-		gomail.WithTLSPolicy(policy), gomail.WithTLSConfig(s.tls), gomail.WithTimeout(attemptTimeout), gomail.WithoutNoop(), gomail.WithoutRset(),
+		gomail.WithTLSPolicy(policy), gomail.WithTLSConfig(encryption), gomail.WithTimeout(attemptTimeout), gomail.WithoutNoop(), gomail.WithoutRset(),
 		gomail.WithDialContextFunc(func(dialing context.Context, network, _ string) (net.Conn, error) {
 			dialed, err := s.dial(dialing, network, net.JoinHostPort(completeName(s.host), s.port))
 			if err != nil {
@@ -230,7 +241,7 @@ func (s *server) client(ctx context.Context, message *gomail.Msg) (*gomail.Clien
 			if !s.implicit {
 				return dialed, nil
 			}
-			secured := tls.Client(dialed, s.tls)
+			secured := tls.Client(dialed, encryption)
 			err = secured.HandshakeContext(dialing)
 			return secured, err
 		}),
