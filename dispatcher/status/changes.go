@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -112,6 +113,17 @@ func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoin
 		r.healthChanged.Set()
 	}
 	return true, err
+}
+
+// refusalEnded reports whether an endpoint was refused by a rule that the platform has changed since. Of the rules of two dispatchers, those of the
+// one that started last are the newer ones, so it decides only about what was refused before its start. now is the time of Redis.
+func (r *Reporter) refusalEnded(endpoint endpoints.Endpoint, state outbox.EndpointState, now time.Time) bool {
+	started := now.Add(-r.now().Sub(r.started))
+	if state.RefusedSince.IsZero() || state.Disabled() || !state.RefusedSince.Before(started) {
+		return false
+	}
+	_, refused := r.refusal(endpoint.URL)
+	return !refused
 }
 
 // sendTest queues the event of a test once, and notes it in the status of the Merchant. Then the operator publishes the trigger no

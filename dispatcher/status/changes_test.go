@@ -4,8 +4,14 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
 )
 
@@ -31,4 +37,39 @@ func TestHandleChanges_Failed(t *testing.T) {
 	}
 	f.reports.SetFailFor(large, nil)
 	dispatchertest.Eventually(t, "it is in the status", func() bool { return slices.Contains(f.reports.Triggers(), "never") })
+}
+
+// A platform that changes its rules restarts its dispatchers one after the other. The one that started last knows the rules: it ends a refusal
+// that they do not make, with or without events, and those that run still end none of its own.
+func TestRefusal_EndsWithItsRule(t *testing.T) {
+	refused := func(string) (delivery.Result, bool) {
+		return delivery.Result{Reason: delivery.ReasonRefusedAddress}, true
+	}
+	for name, events := range map[string]int{"no event": 0, "an event": 1} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			acme := f.EndpointAt("https://hooks.shops.svc.cluster.local", 7)
+			before, strict := f.reporter(), f.reporter()
+			strict.refusal = refused
+			strict.changes.Add(acme.MerchantID)
+			dispatchertest.Must(t, dispatchertest.Second(strict.handleChanges(t.Context())))
+			dispatchertest.Must(t, dispatchertest.Second(strict.reportHealth(t.Context())))
+			for range events {
+				f.Event(t, acme.MerchantID)
+				dispatchertest.Must(t, dispatchertest.Second(f.Outbox.RecordFailure(t.Context(), f.lease(t, 7), outbox.Failure{
+					Retry: time.Hour, Target: acme.Noted(0), FailingLimit: time.Hour, Health: "AddressRefused", Permanent: true,
+				})))
+			}
+			for _, running := range []*Reporter{before, strict} {
+				for range 2 { // what the first round changes, the second one reports
+					dispatchertest.Must(t, dispatchertest.Second(running.reportHealth(t.Context())))
+				}
+			}
+			f.reports.AwaitReasons(t, "AddressRefused")
+			start(t, f.reporter())
+			if report := f.reports.AwaitLast(t, "EndpointChanged"); report.Status != metav1.ConditionUnknown || report.EventType != corev1.EventTypeNormal {
+				t.Errorf("reported %+v", report)
+			}
+		})
+	}
 }

@@ -137,7 +137,7 @@ func newHealth(endpoint endpoints.Endpoint, state outbox.EndpointState, now time
 	case !state.FailingSince.IsZero():
 		return Health{metav1.ConditionUnknown, state.FailingSince, reasonRetrying, "No event was accepted yet. " + describe(failure)}
 	case !state.ChangedAt.IsZero():
-		return Health{metav1.ConditionUnknown, state.ChangedAt, reasonEndpointChanged, "No event was sent since the endpoint changed." + testHint}
+		return Health{metav1.ConditionUnknown, state.ChangedAt, reasonEndpointChanged, "No event was sent since the endpoint, or the rule that refused it, changed." + testHint}
 	}
 	return Health{}
 }

@@ -174,6 +174,13 @@ func (r *Reporter) findChange(ctx context.Context, state outbox.EndpointState, n
 		}
 		return change, false, err
 	}
+	if r.refusalEnded(endpoint, state, now) {
+		ended, err := r.outbox.EndRefusal(ctx, state)
+		if ended {
+			r.healthChanged.Set()
+		}
+		return change, false, err
+	}
 	change.health = newHealth(endpoint, state, now)
 	switch {
 	case change.countsOnly() && !state.CountsChanged():

@@ -89,6 +89,8 @@ type Reporter struct {
 	log                 *loop.Log
 	metrics             *metrics
 	now                 func() time.Time
+	// started is when the rules of this Reporter were read.
+	started time.Time
 
 	// lastReported is the namespace of the last report of health: the next round begins behind it.
 	lastReported string
@@ -104,7 +106,7 @@ func New(o Options) *Reporter {
 	return &Reporter{
 		outbox: o.Outbox, keys: o.Keys, redis: o.Redis, blocked: o.Blocked, index: o.Index, writer: o.Writer, refusal: o.Refusal, changes: o.Changes, healthChanged: o.HealthChanged,
 		healthInterval:      cmp.Or(o.HealthInterval, 4*time.Second),
-		publishUsesInterval: o.PublishUsesInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now,
+		publishUsesInterval: o.PublishUsesInterval, lastUseStep: o.LastUseStep, log: o.Log, metrics: newMetrics(o.Registerer), now: o.Now, started: o.Now(),
 	}
 }
 

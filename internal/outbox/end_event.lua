@@ -35,7 +35,7 @@ end
 if recovered then
   call('HSET', endpoint_key, field.RECOVERED, now_ms)
 end
-call('HDEL', endpoint_key, field.SINCE, field.PERMANENT, field.CHANGED)
+call('HDEL', endpoint_key, field.SINCE, field.PERMANENT, field.REFUSED_URL, field.CHANGED)
 call('PEXPIRE', endpoint_key, const.ENDPOINT_KEEP_MS)
 call('ZADD', watched_key, 'NX', now_ms, merchant)
 return {'OK'}

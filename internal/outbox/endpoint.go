@@ -59,6 +59,8 @@ type EndpointState struct {
 	FailingSince time.Time
 	// PermanentSince is the first of these failures that retrying cannot fix; zero: none is.
 	PermanentSince time.Time
+	// RefusedSince is since when a rule of the platform refuses the URL, with or without attempts; zero: none does.
+	RefusedSince time.Time
 	// DisabledAt is since when no events are sent, and Cause why; zero: they are.
 	DisabledAt time.Time
 	Cause      string
@@ -160,6 +162,7 @@ var endpointFields = redis.Fields{
 	{Name: "REPORT_TAT", Field: "paid"},
 	{Name: "GENERATION", Field: "generation"},
 	{Name: "NOTED", Field: "noted"},
+	{Name: "REFUSED_URL", Field: "refused_url"},
 }
 
 // parseEndpoint decodes the fields. One that cannot be read is as if it were missing: the others still count.
@@ -191,6 +194,7 @@ func parseEndpoint(merchantID string, fields *redis.Reply) (EndpointState, error
 	state.Reported = Report{fields.OptionalText(), millis(), integer(), integer()}
 	state.reportTAT = millis()
 	state.Generation, state.NotedAt = integer(), millis()
+	state.RefusedSince = millis()
 	if err := fields.Err(); err != nil {
 		return EndpointState{MerchantID: merchantID, Unreadable: true}, err
 	}
@@ -225,6 +229,17 @@ func (o *Outbox) RecordRefusal(ctx context.Context, merchantID string, target Ta
 	call.Text("health", reason)
 	call.Text("answer", answer)
 	return o.changeEndpoint(ctx, &call, "refuse")
+}
+
+// EndRefusal forgets the health of an endpoint that a rule refused and none refuses now, if it is still as this state says and not disabled. It
+// reports whether it did. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+func (o *Outbox) EndRefusal(ctx context.Context, state EndpointState) (bool, error) {
+	call := redis.NewCall(endRefusalScript)
+	endpointKeys(&call, state.MerchantID)
+	call.Text("target", state.Target)
+	call.Text("refused", millisText(state.RefusedSince))
+	call.Text("merchant", state.MerchantID)
+	return o.changeEndpoint(ctx, &call, "end the refusal of")
 }
 
 // changeEndpoint runs a script and reports whether it changed anything. action is what it does to an endpoint, for the error.

@@ -99,6 +99,70 @@ func TestEndpoint_Refused(t *testing.T) {
 	}
 }
 
+// Once a rule that refused an endpoint is gone, nothing is known of the endpoint, whether events were tried meanwhile or not.
+func TestEndRefusal(t *testing.T) {
+	for name, meanwhile := range map[string]func(*testing.T, fixture){
+		"before the first event": func(*testing.T, fixture) {},
+		"after a failure":        func(t *testing.T, s fixture) { t.Helper(); s.fail(t, "here", permanent) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			end := func(state outbox.EndpointState) bool {
+				t.Helper()
+				ended, err := s.EndRefusal(t.Context(), state)
+				must(t, err)
+				return ended
+			}
+			must(t, second(s.RecordRefusal(t.Context(), s.asks.MerchantID, outbox.Target{ID: "here"}, "AddressRefused", "refused_address")))
+			meanwhile(t, s)
+			state := s.state(t)
+			if end(with(state, func(e *outbox.EndpointState) { e.Target = "there" })) {
+				t.Error("ended at another target")
+			}
+			if end(with(state, func(e *outbox.EndpointState) { e.RefusedSince = e.RefusedSince.Add(-time.Second) })) {
+				t.Error("ended a newer one than was seen")
+			}
+			if !end(state) || end(state) {
+				t.Error("not ended once")
+			}
+			ended := s.state(t)
+			if ended.Target != "here" || !ended.RefusedSince.IsZero() || !ended.PermanentSince.IsZero() || !ended.FailingSince.IsZero() ||
+				ended.ChangedAt.IsZero() || !ended.RecoveredAt.Equal(ended.ChangedAt) || !s.watched(t) {
+				t.Errorf("found %+v", ended)
+			}
+		})
+	}
+}
+
+// Only what a rule refuses ends with the rule, and nothing enables a disabled endpoint.
+func TestEndRefusal_OtherFailures(t *testing.T) {
+	refuse := func(t *testing.T, s fixture) {
+		t.Helper()
+		must(t, second(s.RecordRefusal(t.Context(), s.asks.MerchantID, outbox.Target{ID: "here"}, "AddressRefused", "refused_address")))
+	}
+	for name, arrange := range map[string]func(*testing.T, fixture){
+		"no event yet":        func(*testing.T, fixture) {},
+		"rejected":            func(t *testing.T, s fixture) { t.Helper(); s.fail(t, "here", permanent) },
+		"refused elsewhere":   func(t *testing.T, s fixture) { t.Helper(); refuse(t, s); s.fail(t, "there", permanent) },
+		"refused, then moved": func(t *testing.T, s fixture) { t.Helper(); refuse(t, s); s.resume(t, "there") },
+		"delivered since":     func(t *testing.T, s fixture) { t.Helper(); refuse(t, s); s.deliver(t, "here") },
+		"disabled":            func(t *testing.T, s fixture) { t.Helper(); refuse(t, s); s.fail(t, "here", gone) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			arrange(t, s)
+			before := s.state(t)
+			ended, err := s.EndRefusal(t.Context(), before)
+			if ended || err != nil {
+				t.Errorf("ended: %t, %v", ended, err)
+			}
+			if diff := cmp.Diff(before, s.state(t), cmp.AllowUnexported(outbox.EndpointState{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestEndpoint_RecoversWithDelivery(t *testing.T) {
 	s := newFixture(t)
 	s.fail(t, "here", permanent)
@@ -255,13 +319,16 @@ func TestEndpoint_Gone(t *testing.T) {
 	}
 }
 
+func (s fixture) resume(t *testing.T, target string) bool {
+	t.Helper()
+	resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: target})
+	must(t, err)
+	return resumed
+}
+
 func TestResumeEndpoint(t *testing.T) {
 	s := newFixture(t)
-	resume := func(target string) bool {
-		resumed, err := s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: target})
-		must(t, err)
-		return resumed
-	}
+	resume := func(target string) bool { t.Helper(); return s.resume(t, target) }
 	if resume("here") {
 		t.Error("resumed what got no event yet")
 	}

@@ -29,7 +29,7 @@ local function endpoint_failed(endpoint)
     return false -- it is disabled already; only another target ends that
   end
   if endpoint[at.TARGET] ~= target then -- what another target did does not count
-    call('HDEL', endpoint_key, field.SINCE, field.PERMANENT, field.HEALTHY)
+    call('HDEL', endpoint_key, field.SINCE, field.PERMANENT, field.REFUSED_URL, field.HEALTHY)
     endpoint[at.SINCE], endpoint[at.PERMANENT] = false, false
   end
   local since = tonumber(endpoint[at.SINCE]) or now_ms

@@ -70,6 +70,7 @@ var (
 	pendingReportsScript    = script("poll_pending_reports")
 	countBacklogScript      = script("count_backlog")
 	refuseEndpointScript    = script("refuse_endpoint")
+	endRefusalScript        = script("end_refusal")
 	resumeEndpointScript    = script("resume_endpoint")
 	readEndpointsScript     = script("read_endpoints")
 	reportEndpointScript    = script("report_endpoint")

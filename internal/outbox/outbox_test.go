@@ -44,6 +44,7 @@ func TestOperations_RedisAway(t *testing.T) {
 		"forget holder": s.ForgetHolder(ctx, s.bucket(), "a test"),
 		"refuse":        second(s.RecordRefusal(ctx, s.asks.MerchantID, outbox.Target{ID: "here"}, "URLRefused", "refused_scheme")),
 		"resume":        second(s.ResumeEndpoint(ctx, s.asks.MerchantID, outbox.Target{ID: "here"})),
+		"end refusal":   second(s.EndRefusal(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID})),
 		"watched":       second(s.WatchedEndpoints(ctx, s.bucket())),
 		"endpoints":     second(s.Endpoints(ctx, s.bucket(), s.asks.MerchantID)),
 		"report":        s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true),
@@ -107,6 +108,7 @@ func everyBranch(t *testing.T, s fixture) {
 	must(t, s.RecordEndpointReport(ctx, outbox.EndpointState{MerchantID: s.asks.MerchantID}, "Healthy", true)) // late
 	must(t, second(s.ResumeEndpoint(ctx, s.asks.MerchantID, outbox.Target{ID: "there"})))
 	must(t, second(s.RecordRefusal(ctx, s.asks.MerchantID, outbox.Target{ID: "elsewhere"}, "URLRefused", "refused_scheme")))
+	must(t, second(s.EndRefusal(ctx, s.state(t))))
 	s.event(t)
 	must(t, s.RecordDelivery(ctx, s.one(t), outbox.Target{ID: "there"}))
 	must(t, s.UnwatchEndpoint(ctx, s.state(t)))

@@ -9,13 +9,14 @@ local target, generation, lag, merchant, health, answer = unpack(ARGV)
 -- Returns {'OK', 1 if the refusal is new; 0 if it was known, or the target is outdated}.
 
 local endpoint = read_endpoint(endpoint_key)
-local known = endpoint[at.TARGET] == target and (endpoint[at.PERMANENT] or endpoint[at.DISABLED])
+local known = endpoint[at.TARGET] == target and (endpoint[at.REFUSED_URL] or endpoint[at.DISABLED])
 if known or target_outdated(endpoint, target, generation, lag) then
   return {'OK', 0}
 end
 write_when_full('HDEL', endpoint_key) -- what is wrong with a webhook is shown while its events fill Redis
 note_target(endpoint_key, endpoint, target, generation)
-call('HSET', endpoint_key, field.PERMANENT, now_ms, field.FAILED, now_ms, field.FAILED_REASON, health, field.ANSWER, answer)
+call('HSET', endpoint_key, field.REFUSED_URL, now_ms, field.PERMANENT, now_ms)
+call('HSET', endpoint_key, field.FAILED, now_ms, field.FAILED_REASON, health, field.ANSWER, answer)
 call('HDEL', endpoint_key, field.CHANGED)
 if endpoint[at.TARGET] ~= target then -- what another target did does not count
   call('HDEL', endpoint_key, field.SINCE, field.DISABLED, field.CAUSE, field.HEALTHY)

@@ -13,7 +13,7 @@ local same = not endpoint[at.TARGET] or target == endpoint[at.TARGET]
 if not new_target or same or target_outdated(endpoint, target, generation, lag) then
   return {'OK', 0}
 end
-call('HDEL', endpoint_key, field.SINCE, field.PERMANENT, field.DISABLED, field.CAUSE, field.HEALTHY)
+call('HDEL', endpoint_key, field.SINCE, field.PERMANENT, field.REFUSED_URL, field.DISABLED, field.CAUSE, field.HEALTHY)
 note_target(endpoint_key, endpoint, new_target, generation)
 call('HSET', endpoint_key, field.CHANGED, now_ms)
 if unhealthy(endpoint) then

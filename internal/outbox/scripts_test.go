@@ -303,6 +303,14 @@ func fullEndpoints(add addFullCase) {
 		t.Helper()
 		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: ""}))
 	}))
+	add("end a refusal", true, func(t *testing.T, s fixture) func() error {
+		t.Helper()
+		must(t, refuse(t, s))
+		state := s.state(t)
+		return func() error {
+			return second(s.EndRefusal(t.Context(), state))
+		}
+	})
 	add("report an endpoint", true, failing(func(t *testing.T, s fixture, state outbox.EndpointState) error {
 		t.Helper()
 		return s.RecordEndpointReport(t.Context(), state, "Disabled", false)
