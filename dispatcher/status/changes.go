@@ -84,6 +84,12 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 		return err
 	}
 	for _, state := range found.States {
+		if state.Target == "" && endpoint.URL != "" { // a dispatcher that hears of the change later may try the former URL, which is gone
+			if _, err := r.outbox.ResumeEndpoint(ctx, merchantID, endpoint.Noted(age)); err != nil {
+				return err
+			}
+			continue
+		}
 		change, due, err := r.findChange(ctx, state, found.Now)
 		if err != nil {
 			return err

@@ -73,3 +73,26 @@ func TestRefusal_EndsWithItsRule(t *testing.T) {
 		})
 	}
 }
+
+// A URL is changed before the first event, and another dispatcher, which hears of that later, gets a 410 from the former one: the event is not lost.
+func TestHandleChanges_BeforeTheFirstEvent(t *testing.T) {
+	f := newFixture(t)
+	former := f.EndpointAt("https://former.example", 7)
+	former.Generation = 1
+	f.Event(t, former.MerchantID)
+	lease := f.lease(t, 7)
+	present := former
+	present.URL, present.Target, present.Generation = "https://shop.example", "present", 2
+	f.Index.Put(present)
+	r := f.reporter()
+	r.changes.Add(present.MerchantID)
+	dispatchertest.Must(t, dispatchertest.Second(r.handleChanges(t.Context())))
+	failed, err := f.Outbox.RecordFailure(t.Context(), lease, outbox.Failure{Gone: true, Target: former.Noted(0), FailingLimit: time.Hour, Health: "EndpointGone", Permanent: true})
+	if err != nil || failed != (outbox.Failed{Outdated: true}) {
+		t.Errorf("a 410 of the former URL: %+v, %v", failed, err)
+	}
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	if reasons := f.reports.Reasons(); len(reasons) > 0 {
+		t.Errorf("reported %v before the first event", reasons)
+	}
+}

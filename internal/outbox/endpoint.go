@@ -47,7 +47,8 @@ func (t Target) write(call *redis.Call) {
 	call.Millis("lag", t.Lag)
 }
 
-// EndpointState is what Redis remembers of a merchant's endpoint. That of one which got no event yet has only its MerchantID.
+// EndpointState is what Redis remembers of a merchant's endpoint. That of one which got no event yet has only its MerchantID, and
+// its Target once that was changed.
 type EndpointState struct {
 	MerchantID string
 	// Target is the fingerprint of where the attempts went, or go since it was changed.
@@ -208,8 +209,8 @@ func endpointKeys(call *redis.Call, merchantID string) {
 	call.Key("watched_key", space, watchedKey)
 }
 
-// ResumeEndpoint forgets the health of a merchant's endpoint if it was at another target than this one, so that events are sent to a
-// disabled endpoint again, and reports whether it did. An outdated target changes nothing; one without an ID enables a disabled endpoint at the
+// ResumeEndpoint notes the target of a merchant's endpoint, so that what another one answers later is outdated. It forgets the health at another
+// target, so that events are sent to a disabled endpoint again, and reports whether it did. An outdated target changes nothing; one without an ID enables a disabled endpoint at the
 // same target. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID string, target Target) (bool, error) {
 	call := redis.NewCall(resumeEndpointScript)

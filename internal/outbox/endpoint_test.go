@@ -242,6 +242,14 @@ func TestEndpoint_FormerTarget(t *testing.T) {
 			deliver(t, s, before)
 			must(t, second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, present)))
 		},
+		"by its change before the first event": func(t *testing.T, s fixture) {
+			t.Helper()
+			must(t, second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, former)))
+			must(t, second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, present)))
+			if state := s.state(t); state.Target != present.ID || !state.ChangedAt.IsZero() || s.watched(t) {
+				t.Errorf("what got no event yet is reported: %+v", state)
+			}
+		},
 		"as one of long ago that was put back": func(t *testing.T, s fixture) {
 			t.Helper()
 			back := present

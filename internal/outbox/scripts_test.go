@@ -299,6 +299,12 @@ func fullEndpoints(add addFullCase) {
 		t.Helper()
 		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: "another target"}))
 	}))
+	add("note the target of an endpoint before its first event", true, func(t *testing.T, s fixture) func() error {
+		t.Helper()
+		return func() error {
+			return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: "a target"}))
+		}
+	})
 	add("resume a disabled endpoint", true, failing(func(t *testing.T, s fixture, _ outbox.EndpointState) error {
 		t.Helper()
 		return second(s.ResumeEndpoint(t.Context(), s.asks.MerchantID, outbox.Target{ID: ""}))
