@@ -219,6 +219,17 @@ func TestCheck_DeniedBlocks(t *testing.T) {
 	}
 }
 
+// No address shows that it is a pod's, or that a provider's NAT64 leads to another one. docs/security.md asks platforms to deny such blocks.
+func TestCheck_KnownToThePlatformOnly(t *testing.T) {
+	unaware, told := guard(t), guardOf(t, egress.Rules{Deny: prefixes("2600:1f18:7::/48", "2a00:64::/96")})
+	for what, text := range map[string]string{"a pod": "2600:1f18:7::8", "metadata by a provider's NAT64": "2a00:64::a9fe:a9fe"} {
+		address := netip.MustParseAddr(text)
+		if unaware.Check(address) != nil || told.Check(address) == nil {
+			t.Errorf("%s, %s: %v, denied %v", what, text, unaware.Check(address), told.Check(address))
+		}
+	}
+}
+
 func TestCheck_ZeroGuard(t *testing.T) {
 	if err := (egress.Guard{}).Check(netip.MustParseAddr("1.1.1.1")); !errors.Is(err, egress.ErrRefused) {
 		t.Errorf("got %v, want ErrRefused", err)
