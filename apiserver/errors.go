@@ -21,6 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 const (
@@ -50,10 +51,10 @@ var answers = []struct {
 	{is(store.ErrIdempotencyMismatch), http.StatusBadRequest, "idempotency_mismatch", "Idempotency-Key was already used for a different charge"},
 
 	{as[caller.UnauthorizedError], http.StatusUnauthorized, noCode, badKey},
-	{is(store.ErrKeyRejected), http.StatusUnauthorized, noCode, badKey},
+	{is(admission.ErrKeyRejected), http.StatusUnauthorized, noCode, badKey},
 	{is(authz.ErrUnauthenticated), http.StatusUnauthorized, noCode, "missing or invalid token"},
 	{is(authz.ErrForbidden), http.StatusForbidden, "account_not_allowed", "account is not allowed to use this path"},
-	{is(store.ErrMerchantNotActive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
+	{is(admission.ErrMerchantNotActive), http.StatusForbidden, "merchant_not_active", "merchant is not active"},
 	{as[caller.PermissionError], http.StatusForbidden, "permission_missing", ownMessage},
 	{is(caller.ErrPlainHTTP), http.StatusForbidden, "tls_required", "API keys and signing secrets are issued over TLS only; start the API with --internal-cert-dir"},
 
@@ -86,7 +87,7 @@ var answers = []struct {
 	{is(store.ErrTooManyRefunds), http.StatusConflict, "too_many_refunds", "session has 100 refunds of your account and keeps no more"},
 	{as[keys.GenerationError], http.StatusConflict, "generation_conflict", ownMessage},
 
-	{is(store.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
+	{is(admission.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
 	{is(payer.ErrCrowded), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
 	{is(live.ErrTooMany), http.StatusServiceUnavailable, "too_many_streams", "too many open streams; poll, or retry after the time in Retry-After"},
 	{is(live.ErrTooManyOfAccount), http.StatusServiceUnavailable, "too_many_streams", "too many requests wait for events of this account; end some, or poll"},

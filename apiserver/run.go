@@ -28,6 +28,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
@@ -73,8 +74,9 @@ type replica struct {
 
 func newReplica(process *role.Role, options Options) (*replica, error) {
 	log, registry := options.Log, process.Registry
+	admitter := admission.New(process.Redis, options.LastUseStep)
 	state, err := store.New(process.Redis, store.Options{
-		SessionRetention: options.SessionRetention, History: options.History, Receipts: options.Receipts, LastUseStep: options.LastUseStep,
+		SessionRetention: options.SessionRetention, History: options.History, Receipts: options.Receipts, Admitter: admitter,
 	})
 	if err != nil {
 		return nil, err
@@ -96,7 +98,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	})
 	reasons := caller.NewReasons(registry)
 	r.gate = caller.NewGate(caller.GateOptions{
-		Directory: r.directory, Store: state, Keys: keyState, Redis: process.Redis, Blocked: blocked.New(process.Redis), Clients: r.clients, Reasons: reasons, Now: options.Now,
+		Directory: r.directory, Admitter: admitter, Keys: keyState, Redis: process.Redis, Blocked: blocked.New(process.Redis), Clients: r.clients, Reasons: reasons, Now: options.Now,
 		Log: log, Registerer: registry, LogRefusedKeys: options.LogRefusedKeys,
 	})
 	r.accounts = &caller.Accounts{
@@ -111,7 +113,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		LongPoll: web.LongPoll{Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout},
 		Log:      log, Registerer: registry,
 	})
-	r.keys = keys.New(keys.Options{Published: published, Store: state, Overrides: keyState, Directory: r.directory, Log: log, Registerer: registry, Now: options.Now})
+	r.keys = keys.New(keys.Options{Published: published, Admitter: admitter, Overrides: keyState, Directory: r.directory, Log: log, Registerer: registry, Now: options.Now})
 	r.rail = rail.New(rail.Options{Store: state, Directory: r.directory, Gate: r.gate, Log: log, Registerer: registry})
 	limit := options.PublicRateLimit
 	r.payer, err = payer.New(payer.Options{

@@ -13,13 +13,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // charge creates a session of the merchant with a key.
 func (f *fixture) charge(m *v1alpha1.Merchant, keyID string, charge session.Charge) session.ID {
 	f.t.Helper()
-	_, created, err := f.store.CreateSession(f.t.Context(), store.Admission{
+	_, created, err := f.store.CreateSession(f.t.Context(), admission.Request{
 		MerchantID: published.ID(m.UID), KeyID: keyID, Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 1000, Burst: 100_000},
 	}, store.NewSession{MerchantName: "ACME", Currency: "EUR", Charge: charge, Lifetime: 15 * time.Minute})
 	if err != nil {

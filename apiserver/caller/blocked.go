@@ -15,7 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 )
 
@@ -60,7 +60,7 @@ func modeLabel(reportOnly bool) string {
 
 // count counts a request after its response is known. With the mode Report, Redis may have refused its key.
 func (b *blockedAddresses) count(e *web.Event) {
-	if e.Blocked.MerchantID == "" || errors.Is(e.Err, store.ErrKeyRejected) {
+	if e.Blocked.MerchantID == "" || errors.Is(e.Err, admission.ErrKeyRejected) {
 		return
 	}
 	b.total.WithLabelValues(modeLabel(e.Blocked.ReportOnly)).Inc()

@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // blockedFixture stands for Redis.
@@ -92,13 +92,13 @@ func TestBlockedAddresses_OnlyGoodKeys(t *testing.T) {
 	for _, from := range []Caller{{}, suspended, listed, unknown} {
 		b.request(from, testAddress(1), refused)
 	}
-	b.request(reported, testAddress(1), fmt.Errorf("admit: %w", store.ErrKeyRejected)) // just rotated
+	b.request(reported, testAddress(1), fmt.Errorf("admit: %w", admission.ErrKeyRejected)) // just rotated
 	if len(b.requests) != 0 {
 		t.Errorf("counted %+v", b.requests)
 	}
 	b.request(good, testAddress(1), refused)
 	b.request(reported, testAddress(2), nil)
-	b.request(reported, testAddress(1<<8), store.ErrRateLimited)
+	b.request(reported, testAddress(1<<8), admission.ErrRateLimited)
 	b.flush(t.Context())
 	want := map[string]int64{"10.0.0.0/24": 2, "10.0.1.0/24": 1}
 	if f.writes != 1 || !maps.Equal(f.written["acme"], want) {

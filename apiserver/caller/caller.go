@@ -10,7 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
@@ -29,9 +29,9 @@ type Caller struct {
 }
 
 // Admission is what the store needs to decide about the key, and to charge the merchant's limit.
-func (c Caller) Admission() store.Admission {
+func (c Caller) Admission() admission.Request {
 	limit := c.RateLimit()
-	return store.Admission{
+	return admission.Request{
 		MerchantID: c.Merchant.ID,
 		TestMode:   c.TestMode,
 		KeyID:      c.KeyID,
@@ -63,9 +63,9 @@ func (c Caller) RateLimit() v1alpha1.RateLimit {
 func (c Caller) admissionError() error {
 	switch {
 	case !c.Merchant.Active():
-		return store.ErrMerchantNotActive
+		return admission.ErrMerchantNotActive
 	case !c.Permissions.Has(c.needs):
-		return store.ErrForbidden
+		return admission.ErrForbidden
 	}
 	return nil
 }

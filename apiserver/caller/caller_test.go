@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -89,7 +89,7 @@ func TestCaller_DecidesAsTheScript(t *testing.T) {
 					}
 					want := from.admissionError()
 					if !from.acceptedBy(read[0], at) {
-						want = store.ErrKeyRejected
+						want = admission.ErrKeyRejected
 					}
 					if !errors.Is(err, want) {
 						t.Errorf("%s, the directory %s, %s, current key only %t: the script says %v, the caller %v", overriding, knows, name, currentOnly, err, want)

@@ -20,7 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
@@ -31,7 +31,7 @@ var ErrStale = errors.New("the watch of the Kubernetes API is older than the lif
 // GateOptions are those of a Gate.
 type GateOptions struct {
 	Directory  *directory.Directory
-	Store      *store.Store
+	Admitter   *admission.Admitter
 	Keys       *keystate.Store
 	Redis      *redis.Client
 	Blocked    *blocked.Store
@@ -47,7 +47,7 @@ type GateOptions struct {
 // Gate lets in requests with an API key.
 type Gate struct {
 	directory   *directory.Directory
-	store       *store.Store
+	admitter    *admission.Admitter
 	clients     clientaddr.Resolver
 	reasons     *Reasons
 	now         func() time.Time
@@ -59,8 +59,8 @@ type Gate struct {
 // NewGate returns a Gate. Its Finished takes each request at its end.
 func NewGate(o GateOptions) *Gate {
 	g := &Gate{
-		directory: o.Directory, store: o.Store, clients: o.Clients, reasons: o.Reasons, now: o.Now,
-		wrongKeys: newWrongKeys(o.Keys, o.Store.UseDue, o.Now), blocked: newBlockedAddresses(o.Blocked, o.Redis, o.Log, o.Registerer),
+		directory: o.Directory, admitter: o.Admitter, clients: o.Clients, reasons: o.Reasons, now: o.Now,
+		wrongKeys: newWrongKeys(o.Keys, o.Admitter.UseDue, o.Now), blocked: newBlockedAddresses(o.Blocked, o.Redis, o.Log, o.Registerer),
 	}
 	if o.LogRefusedKeys {
 		g.refusedKeys = newRefusedKeyLog(o.Log, o.Now)
@@ -101,9 +101,9 @@ func (g *Gate) authenticated(needs v1alpha1.Permission, currentOnly bool, next H
 			err = next(e, w, r, from)
 		}
 		switch {
-		case from.expired && errors.Is(err, store.ErrKeyRejected):
+		case from.expired && errors.Is(err, admission.ErrKeyRejected):
 			return fmt.Errorf("%w: %w", UnauthorizedError{directory.ReasonExpired}, err)
-		case errors.Is(err, store.ErrForbidden):
+		case errors.Is(err, admission.ErrForbidden):
 			return PermissionError{needs}
 		}
 		return err
@@ -141,7 +141,7 @@ func (g *Gate) caller(e *web.Event, r *http.Request, needs v1alpha1.Permission, 
 
 // Finished counts and logs what a request has shown of its key.
 func (g *Gate) Finished(e *web.Event) {
-	if e.KeyCharged && !errors.Is(e.Err, store.ErrKeyRejected) {
+	if e.KeyCharged && !errors.Is(e.Err, admission.ErrKeyRejected) {
 		g.wrongKeys.refund(e.KeyID)
 	}
 	g.blocked.count(e)
@@ -200,8 +200,8 @@ func bearerToken(header http.Header) string {
 }
 
 // Admit checks the key and the limit in Redis, and does nothing else.
-func (g *Gate) Admit(e *web.Event, w http.ResponseWriter, r *http.Request, from Caller) (store.Admitted, error) {
-	admitted, err := g.store.Admit(r.Context(), from.Admission())
+func (g *Gate) Admit(e *web.Event, w http.ResponseWriter, r *http.Request, from Caller) (admission.Admitted, error) {
+	admitted, err := g.admitter.Admit(r.Context(), from.Admission())
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	return admitted, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // The reasons of a 401 beside those of the directory. They label a metric and a log line; callers never see them.
@@ -33,7 +33,7 @@ func unauthorizedReason(err error) string {
 		return refused.Reason
 	}
 	switch {
-	case errors.Is(err, store.ErrKeyRejected):
+	case errors.Is(err, admission.ErrKeyRejected):
 		return directory.ReasonRotated
 	case errors.Is(err, authz.ErrUnauthenticated):
 		return reasonInternalToken

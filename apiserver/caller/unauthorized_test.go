@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/authz"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
@@ -24,7 +25,7 @@ func TestRefusedKeyLog_Bounds(t *testing.T) {
 	home, foreign := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")
 
 	add := func(keyID string, address netip.Addr) {
-		l.add(&web.Event{KeyID: keyID, ClientAddress: address, Err: store.ErrKeyRejected})
+		l.add(&web.Event{KeyID: keyID, ClientAddress: address, Err: admission.ErrKeyRejected})
 	}
 
 	for range 100 {
@@ -52,7 +53,7 @@ func TestRefusedKeyLog_Bounds(t *testing.T) {
 		t.Errorf("%d pairs and %d lines, want at most %d pairs a second", len(l.logged), lines(), maxLoggedKeys)
 	}
 	var none *refusedKeyLog
-	none.add(&web.Event{KeyID: "key", ClientAddress: home, Err: store.ErrKeyRejected})
+	none.add(&web.Event{KeyID: "key", ClientAddress: home, Err: admission.ErrKeyRejected})
 }
 
 // Only a refused key has a reason.
@@ -64,9 +65,9 @@ func TestUnauthorizedReason(t *testing.T) {
 	}{
 		{"accepted", nil, ""},
 		{"accepted, but no such session", store.ErrNotFound, ""},
-		{"refused by Redis", fmt.Errorf("admit: %w", store.ErrKeyRejected), directory.ReasonRotated},
+		{"refused by Redis", fmt.Errorf("admit: %w", admission.ErrKeyRejected), directory.ReasonRotated},
 		{"refused by the directory", UnauthorizedError{directory.ReasonDisabled}, directory.ReasonDisabled},
-		{"expired, and refused by Redis", fmt.Errorf("%w: %w", UnauthorizedError{directory.ReasonExpired}, store.ErrKeyRejected), directory.ReasonExpired},
+		{"expired, and refused by Redis", fmt.Errorf("%w: %w", UnauthorizedError{directory.ReasonExpired}, admission.ErrKeyRejected), directory.ReasonExpired},
 		{"a token of the internal listener", authz.ErrUnauthenticated, reasonInternalToken},
 		{"a token without the right", authz.ErrForbidden, ""},
 	} {

@@ -7,7 +7,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
@@ -63,7 +63,7 @@ func (k *wrongKeys) check(ctx context.Context, from Caller) (charged bool, err e
 	case err != nil:
 		return false, err
 	case !from.acceptedBy(override.Override, override.now):
-		return false, store.ErrKeyRejected
+		return false, admission.ErrKeyRejected
 	}
 	return false, denied
 }

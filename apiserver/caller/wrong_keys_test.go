@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
@@ -107,10 +107,10 @@ func TestWrongKeys_RefusedRequestsOfGoodKeys(t *testing.T) {
 		override keystate.Override
 		want     error
 	}{
-		"no permission":                          {forbidden, keystate.Override{}, store.ErrForbidden},
-		"a suspended merchant":                   {inactive, keystate.Override{}, store.ErrMerchantNotActive},
-		"a replaced key without permission":      {forbidden, replaced, store.ErrKeyRejected},
-		"a replaced key of a suspended merchant": {inactive, replaced, store.ErrKeyRejected},
+		"no permission":                          {forbidden, keystate.Override{}, admission.ErrForbidden},
+		"a suspended merchant":                   {inactive, keystate.Override{}, admission.ErrMerchantNotActive},
+		"a replaced key without permission":      {forbidden, replaced, admission.ErrKeyRejected},
+		"a replaced key of a suspended merchant": {inactive, replaced, admission.ErrKeyRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestWrongKeys_UsesDuringAnOutage(t *testing.T) {
 			if charged, err := keys.check(t.Context(), from); charged || err != nil {
 				t.Errorf("its use: charged %t, %v", charged, err)
 			}
-			if _, err := keys.check(t.Context(), from); !errors.Is(err, store.ErrForbidden) {
+			if _, err := keys.check(t.Context(), from); !errors.Is(err, admission.ErrForbidden) {
 				t.Errorf("another use within a second: %v", err)
 			}
 			<-time.After(time.Second)
@@ -193,7 +193,7 @@ func TestWrongKeys_SharedRead(t *testing.T) {
 		if *reads != 3 {
 			t.Errorf("%d reads for three hundreds of callers, want 3", *reads)
 		}
-		if outcomes["fresh"] != nil || !errors.Is(outcomes["wrong"], store.ErrKeyRejected) || !errors.Is(outcomes["over"], store.ErrKeyRejected) {
+		if outcomes["fresh"] != nil || !errors.Is(outcomes["wrong"], admission.ErrKeyRejected) || !errors.Is(outcomes["over"], admission.ErrKeyRejected) {
 			t.Errorf("the outcomes are %v", outcomes)
 		}
 	})
@@ -228,7 +228,7 @@ func TestWrongKeys_OldOverride(t *testing.T) {
 			Order: published.Order{Issued: 4, Revision: 9}, Accepted: []keystate.Accepted{{Digest: apikey.NewDigest("old")}},
 		})
 		keys.exhaust("till")
-		if _, err := keys.check(t.Context(), asker("till", "old")); !errors.Is(err, store.ErrKeyRejected) {
+		if _, err := keys.check(t.Context(), asker("till", "old")); !errors.Is(err, admission.ErrKeyRejected) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -86,7 +86,7 @@ func (h *Handler) limitIssue(e *web.Event, w http.ResponseWriter, r *http.Reques
 	case denied != nil:
 		return denied
 	}
-	admitted, err := h.store.LimitIssue(r.Context(), newKeyRef(record), rotationLimit)
+	admitted, err := h.admitter.LimitIssue(r.Context(), newKeyRef(record), rotationLimit)
 	e.SetQuota(w.Header(), web.RotationLimit, admitted.Quota, err)
 	if err == nil {
 		h.records.refund(keyID)

@@ -11,14 +11,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/apiserver/coalesce"
 	"github.com/merchant-operator/merchant-operator/internal/directory"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
 // Options are those of a Handler.
 type Options struct {
 	Published  Published
-	Store      *store.Store
+	Admitter   *admission.Admitter
 	Overrides  *keystate.Store
 	Directory  *directory.Directory
 	Log        *slog.Logger
@@ -30,7 +30,7 @@ type Options struct {
 // signing secrets.
 type Handler struct {
 	rotator   rotator
-	store     *store.Store
+	admitter  *admission.Admitter
 	directory *directory.Directory
 	records   *recordReads
 	signing   *coalesce.Reads[published.WebhookRecord]
@@ -40,7 +40,7 @@ type Handler struct {
 // New returns a Handler.
 func New(o Options) *Handler {
 	return &Handler{
-		rotator: newRotator(o.Published, o.Overrides, o.Log, o.Registerer), store: o.Store, directory: o.Directory,
+		rotator: newRotator(o.Published, o.Overrides, o.Log, o.Registerer), admitter: o.Admitter, directory: o.Directory,
 		records: newRecordReads(o.Published, o.Directory), signing: coalesce.NewReads[published.WebhookRecord](), now: o.Now,
 	}
 }

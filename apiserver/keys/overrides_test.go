@@ -23,7 +23,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -498,7 +498,7 @@ func TestOverrides_ClockAhead(t *testing.T) {
 		{"the replaced key, whose overlap ends in 20 minutes", "replaced"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			_, err := client.Admit(t.Context(), store.Admission{
+			_, err := client.Admit(t.Context(), admission.Request{
 				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: apikey.NewDigest(row.key), Order: record.Order(), Live: true,
 				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
 			})
@@ -521,11 +521,11 @@ func TestOverrides_ExpiredLongAgo(t *testing.T) {
 			record.ExpiresAt = &expires
 			w.KeyUpdated(record, nobodyWaits)
 			settle(t, w)
-			_, err := client.Admit(t.Context(), store.Admission{
+			_, err := client.Admit(t.Context(), admission.Request{
 				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Live: true,
 				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
 			})
-			if !errors.Is(err, store.ErrKeyRejected) {
+			if !errors.Is(err, admission.ErrKeyRejected) {
 				t.Errorf("a replica that knows an older record answers %v", err)
 			}
 		})
@@ -567,7 +567,7 @@ func TestOverrides_WithdrawnRecord(t *testing.T) {
 		settle(t, w)
 	}
 	first, newest := issue(1), issue(2)
-	frozen := store.Admission{
+	frozen := admission.Request{
 		MerchantID: newest.MerchantID, KeyID: newest.KeyID, Digest: newest.Current.Digest, Order: newest.Order(), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 	}
@@ -595,7 +595,7 @@ func TestOverrides_WithdrawnRecord(t *testing.T) {
 	if admitted(1) || admitted(2) {
 		t.Errorf("after it was withdrawn the restored key is accepted: %t, the newest: %t", admitted(1), admitted(2))
 	}
-	if _, err := client.Admit(t.Context(), frozen); !errors.Is(err, store.ErrKeyRejected) {
+	if _, err := client.Admit(t.Context(), frozen); !errors.Is(err, admission.ErrKeyRejected) {
 		t.Errorf("a replica that has seen neither, about the newest key: %v", err)
 	}
 }

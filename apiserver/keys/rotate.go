@@ -21,7 +21,7 @@ type rotatedKey struct {
 
 // Rotate replaces the presented key, if it is the current one.
 func (h *Handler) Rotate(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
-	admitted, err := h.store.AdmitRotation(r.Context(), from.Admission(), rotationLimit)
+	admitted, err := h.admitter.AdmitRotation(r.Context(), from.Admission(), rotationLimit)
 	e.SetQuota(w.Header(), web.RotationLimit, admitted.Quota, err)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -146,7 +146,7 @@ func TestVerify_FirstList(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, stored %t", name, stored), func(t *testing.T) {
 				record := revised(fmt.Sprint(name, stored), hour.UnixMilli())
 				record.Generation, record.Current.CreatedAt = 1, hour
-				frozen := store.Admission{
+				frozen := admission.Request{
 					MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Order: record.Order(), Live: true,
 					Limit: ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 				}
@@ -164,7 +164,7 @@ func TestVerify_FirstList(t *testing.T) {
 				change(&record)
 				w.KeyUnverified(record)
 				w.verifier.run(t.Context())
-				if _, err := client.Admit(t.Context(), frozen); !errors.Is(err, store.ErrKeyRejected) {
+				if _, err := client.Admit(t.Context(), frozen); !errors.Is(err, admission.ErrKeyRejected) {
 					t.Errorf("a replica whose watch is frozen, about the old key: %v", err)
 				}
 				if w.verifier.size() != 0 {
@@ -220,10 +220,10 @@ func TestVerify_Gone(t *testing.T) {
 			}
 			v.add(unverified{Override: keystate.Override{Ref: key, Order: known}})
 			v.run(t.Context())
-			_, err := client.Admit(t.Context(), store.Admission{
+			_, err := client.Admit(t.Context(), admission.Request{
 				MerchantID: key.MerchantID, KeyID: key.KeyID, Digest: apikey.NewDigest(name), Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
 			})
-			if anew && err != nil || !anew && !errors.Is(err, store.ErrKeyRejected) {
+			if anew && err != nil || !anew && !errors.Is(err, admission.ErrKeyRejected) {
 				t.Errorf("the key: %v", err)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -64,7 +65,7 @@ func wantEnded(t *testing.T, w *live.Watch, want session.Status) {
 	}
 }
 
-func cancel(t *testing.T, s *storetest.Services, asks store.Admission, id session.ID) {
+func cancel(t *testing.T, s *storetest.Services, asks admission.Request, id session.ID) {
 	t.Helper()
 	if _, _, err := s.Cancel(t.Context(), asks, id); err != nil {
 		t.Fatal(err)
@@ -339,8 +340,8 @@ func TestHub_Cluster(t *testing.T) {
 // read when it expires, before all of them were tried.
 func TestHub_SilentPrimary(t *testing.T) {
 	servers := storetest.StartCluster(t)
-	client := storetest.Client(t, "redis+cluster://"+servers[0].Addr(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
-	s := &storetest.Services{Store: storetest.Store(t, client), Client: client}
+	s := storetest.New(t, "redis+cluster://"+servers[0].Addr(), func(o *redis.Options) { o.Timeout = 300 * time.Millisecond })
+	client := s.Client
 	silent := servers[2]
 	isSilent := func(bucket session.Bucket) bool {
 		return client.Server(t.Context(), string(redis.BucketKeyspace(bucket))) == silent.Addr()

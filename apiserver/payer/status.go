@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // publicSession is the response of GET /api/v1/public/sessions/{id}, and the data of its events.
@@ -53,8 +54,8 @@ func (h *Handler) ask(e *web.Event, w http.ResponseWriter, r *http.Request) (id 
 		return id, subject, nil
 	}
 	if quota, allowed := h.reads.Allow(subject); !allowed {
-		e.SetQuota(w.Header(), web.AddressLimit, quota, store.ErrRateLimited)
-		err = store.ErrRateLimited
+		e.SetQuota(w.Header(), web.AddressLimit, quota, admission.ErrRateLimited)
+		err = admission.ErrRateLimited
 	}
 	return session.ID{}, "", err
 }
@@ -116,8 +117,8 @@ func (h *Handler) readPublic(e *web.Event, w http.ResponseWriter, r *http.Reques
 	caller := session.Account(subject, id.TestMode())
 	quota, allowed := h.reads.Allow(caller)
 	if !allowed {
-		e.SetQuota(w.Header(), web.AddressLimit, quota, store.ErrRateLimited)
-		return store.PublicSession{}, store.ErrRateLimited
+		e.SetQuota(w.Header(), web.AddressLimit, quota, admission.ErrRateLimited)
+		return store.PublicSession{}, admission.ErrRateLimited
 	}
 	inBucket, sess, err := h.readInTurn(r, subject, id)
 	admitted := err == nil || errors.Is(err, store.ErrNotFound)

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // holdResult is the response of POST /internal/v1/sessions/{id}/hold.
@@ -58,7 +59,7 @@ func (h *Handler) hold(r *http.Request, id session.ID, hold store.Hold) (time.Ti
 		hold.MerchantNotActive = deleted || merchant.State != v1alpha1.MerchantActive
 	}
 	until, err := h.store.Hold(r.Context(), id, hold)
-	if errors.Is(err, store.ErrMerchantNotActive) {
+	if errors.Is(err, admission.ErrMerchantNotActive) {
 		err = ErrMerchantNotActive // another answer than to a key
 	}
 	return until, err

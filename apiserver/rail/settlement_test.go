@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -29,7 +30,7 @@ func (noKeyHandler) KeyUnverified(published.KeyRecord) {}
 // A report counts even if the rail disconnects before the response.
 func TestSettle_DisconnectedRail(t *testing.T) {
 	sessions := storetest.Open(t, redistest.Start(t).URL())
-	merchant := store.Admission{MerchantID: "abcdefgh2345", KeyID: "abcdefgh2345", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10}}
+	merchant := admission.Request{MerchantID: "abcdefgh2345", KeyID: "abcdefgh2345", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10}}
 	sess := store.NewSession{Charge: session.Charge{AmountCents: 1}, MerchantName: "Acme", Lifetime: time.Minute}
 	_, created, err := sessions.CreateSession(t.Context(), merchant, sess)
 	if err != nil {

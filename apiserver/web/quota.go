@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // The names of limits, in RateLimit headers and in the metric of requests over them.
@@ -21,14 +21,14 @@ const (
 	limitHeader  = "Ratelimit"
 )
 
-// SetQuota sets the RateLimit headers, if the limiter was asked. The error is what it was asked for: store.ErrRateLimited over the limit.
+// SetQuota sets the RateLimit headers, if the limiter was asked. The error is what it was asked for: admission.ErrRateLimited over the limit.
 func (e *Event) SetQuota(header http.Header, limit string, quota ratelimit.Quota, err error) {
 	if quota == (ratelimit.Quota{}) {
 		return
 	}
 	values := [...]string{quota.PolicyHeader(limit), quota.Header(limit)}
 	header[policyHeader], header[limitHeader] = values[:1:1], values[1:]
-	if errors.Is(err, store.ErrRateLimited) {
+	if errors.Is(err, admission.ErrRateLimited) {
 		header.Set("Retry-After", quota.RetryAfterHeader())
 		e.limit = limit
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 var errOverload = errors.New("too many")
@@ -26,7 +26,7 @@ func newServer(t *testing.T, methods Methods) (*Server, *[]Event) {
 		Finished: func(e *Event) { *events = append(*events, *e) },
 		Answer: func(err error) Answer {
 			switch {
-			case errors.Is(err, store.ErrRateLimited):
+			case errors.Is(err, admission.ErrRateLimited):
 				return Answer{Status: http.StatusTooManyRequests}
 			case errors.Is(err, errOverload):
 				return Answer{Status: http.StatusServiceUnavailable, Overload: true}
@@ -94,8 +94,8 @@ func TestServer_PanicInResponse(t *testing.T) {
 func TestMetrics_Count(t *testing.T) {
 	quota := ratelimit.Quota{Policy: ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}}
 	limited := func(e *Event, w http.ResponseWriter, _ *http.Request) error {
-		e.SetQuota(w.Header(), MerchantLimit, quota, store.ErrRateLimited)
-		return store.ErrRateLimited
+		e.SetQuota(w.Header(), MerchantLimit, quota, admission.ErrRateLimited)
+		return admission.ErrRateLimited
 	}
 	for _, row := range []struct {
 		name    string

@@ -27,6 +27,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 	"github.com/merchant-operator/merchant-operator/test/mailtest"
@@ -46,7 +47,7 @@ type fixture struct {
 	redis *redistest.Server
 	*storetest.Services
 
-	asks store.Admission
+	asks admission.Request
 	log  logtest.Buffer
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -42,7 +42,7 @@ func (f fixture) lease(t *testing.T, bucket session.Bucket) outbox.Lease {
 }
 
 // event cancels a new session of the merchant, and leases the event of it.
-func (f fixture) event(t *testing.T, asks store.Admission) outbox.Lease {
+func (f fixture) event(t *testing.T, asks admission.Request) outbox.Lease {
 	t.Helper()
 	created := storetest.MustCreate(t, f.Services, asks, storetest.NewSession()).Session
 	_, _, err := f.Cancel(t.Context(), asks, created.ID)
@@ -51,7 +51,7 @@ func (f fixture) event(t *testing.T, asks store.Admission) outbox.Lease {
 }
 
 // deadLetter makes a new event of the merchant a dead letter, and returns its id.
-func (f fixture) deadLetter(t *testing.T, asks store.Admission) string {
+func (f fixture) deadLetter(t *testing.T, asks admission.Request) string {
 	t.Helper()
 	lease := f.event(t, asks)
 	must(t, f.DeadLetter(t.Context(), lease, outbox.Details{Reason: "status_5xx", Answer: "503", Merchant: "shops/" + asks.MerchantID}))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -40,7 +40,7 @@ type fixture struct {
 
 	server *redistest.Server
 	redis  *goredis.Client
-	asks   store.Admission
+	asks   admission.Request
 	tag    string
 }
 

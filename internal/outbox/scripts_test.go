@@ -11,7 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -22,7 +22,7 @@ func TestScripts_FullRedis(t *testing.T) {
 	c := storetest.Inspect(t, server)
 	var cases []storetest.FullCase
 	add := func(name string, drains bool, arrange func(*testing.T, fixture) func() error) {
-		cases = append(cases, storetest.FullCase{Name: name, Drains: drains, Arrange: func(t *testing.T, s *storetest.Services, asks store.Admission) func() error {
+		cases = append(cases, storetest.FullCase{Name: name, Drains: drains, Arrange: func(t *testing.T, s *storetest.Services, asks admission.Request) func() error {
 			t.Helper()
 			return arrange(t, fixture{s, server, c, asks, storetest.Tag(asks.MerchantID)})
 		}})

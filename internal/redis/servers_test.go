@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -37,7 +38,7 @@ func TestCluster_PrimaryGone(t *testing.T) {
 	}
 
 	await.Until(t, storetest.Timeout, "a request has found the slots", func() bool {
-		_, _ = storetest.Store(t, client).Admit(t.Context(), storetest.Merchant())
+		_, _ = admission.New(client, 0).Admit(t.Context(), storetest.Merchant())
 		return len(client.ByServer(t.Context(), session.AllBuckets())) == len(servers)
 	})
 	var tried, done atomic.Int64

@@ -13,6 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -23,8 +24,8 @@ import (
 // beyondReach is more than a Redis can serve, so that no request of a benchmark is limited.
 var beyondReach = ratelimit.Policy{RequestsPerSecond: 1_000_000, Burst: 1_000_000}
 
-func busyMerchant() store.Admission {
-	return with(merchant(), func(a *store.Admission) { a.Limit = beyondReach })
+func busyMerchant() admission.Request {
+	return with(merchant(), func(a *admission.Request) { a.Limit = beyondReach })
 }
 
 func BenchmarkAdmit(b *testing.B) {

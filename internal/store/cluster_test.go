@@ -20,6 +20,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 )
 
@@ -62,7 +63,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("bucket %d: sweep: %+v", bucket, swept)
 		}
 		must(t, s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 9}}))
-		if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+		if _, err := s.Admit(t.Context(), asks); !errors.Is(err, admission.ErrKeyRejected) {
 			t.Errorf("bucket %d: a revoked key: %v", bucket, err)
 		}
 	}
@@ -114,7 +115,7 @@ func TestCluster_SlotMoves(t *testing.T) {
 type movingTrade struct {
 	*services
 
-	asks   store.Admission
+	asks   admission.Request
 	bucket session.Bucket
 	calls  atomic.Int64
 

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
@@ -47,68 +48,64 @@ type Created struct {
 // CreateSession creates a session, or returns the one its Idempotency-Key already made. Errors are
 // those of Admit and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
 // the session may exist: the same Idempotency-Key makes a retry safe.
-func (s *Store) CreateSession(ctx context.Context, admission Admission, request NewSession) (Admitted, Created, error) {
+func (s *Store) CreateSession(ctx context.Context, asks admission.Request, request NewSession) (admission.Admitted, Created, error) {
 	settles := false
-	if admission.TestMode {
+	if asks.TestMode {
 		var outcome session.TestOutcome
 		outcome, settles = session.NewTestOutcome(request.Charge.AmountCents)
 		request.Lifetime = cmp.Or(outcome.Lifetime, request.Lifetime)
 	}
-	id := session.NewID(admission.MerchantID, admission.TestMode)
-	call := merchantCall{Call: redis.NewCall(createScript)}
-	admission.keys(&call)
-	s.writeCreate(&call, &admission, &request, id, settles)
-	reply, err := s.runAdmitted(ctx, &call)
-	if err != nil {
-		return Admitted{}, Created{}, fmt.Errorf("create a session: %w", err)
-	}
-	admitted, word, err := s.parseAdmitted(reply.Text(), &call, &admission)
+	id := session.NewID(asks.MerchantID, asks.TestMode)
+	call := s.admitter.NewCall(createScript, &asks)
+	call.AdmissionKeys()
+	s.writeCreate(&call, &asks, &request, id, settles)
+	admitted, word, reply, err := run(ctx, &call, "create a session")
 	if err != nil {
 		return admitted, Created{}, err
 	}
 	if word != wordReplayed {
-		return admitted, Created{Session: newSession(id, &admission, request, admitted.Now)}, nil
+		return admitted, Created{Session: newSession(id, &asks, request, admitted.Now)}, nil
 	}
-	created, err := s.replay(ctx, &reply, admission, admitted.Now)
+	created, err := s.replay(ctx, &reply, asks, admitted.Now)
 	return admitted, created, err
 }
 
 // writeCreate writes what create.lua takes. settles: the session is one of test mode that is paid without a rail.
-func (s *Store) writeCreate(call *merchantCall, admission *Admission, request *NewSession, id session.ID, settles bool) {
-	space, once := admission.space(), !request.Idempotency.IsZero()
+func (s *Store) writeCreate(call *admission.Call, asks *admission.Request, request *NewSession, id session.ID, settles bool) {
+	space, once := asks.Space(), !request.Idempotency.IsZero()
 	var digits [20]byte
 	lifetime := string(strconv.AppendInt(digits[:0], request.Lifetime.Milliseconds(), 10))
 	call.Key("session_key", space, sessionhash.Key, id.String())
 	call.Key("expiry_queue_key", space, expiryQueueKey, lifetime)
 	call.Key("expiry_key", space, outbox.ExpiryKey)
 	if once {
-		call.Key("idempotency_key", space, idempotencyKey, admission.account(), ":", request.Idempotency.Hash())
+		call.Key("idempotency_key", space, idempotencyKey, asks.Account(), ":", request.Idempotency.Hash())
 	}
 	ordered := request.Charge.OrderRef != ""
 	if ordered {
 		call.SkipTo("order_key")
-		call.Key("order_key", space, orderKey, admission.account(), ":", orderHash(request.Charge.OrderRef))
+		call.Key("order_key", space, orderKey, asks.Account(), ":", orderHash(request.Charge.OrderRef))
 	}
 	if request.EmitCreated {
 		call.SkipTo("event_key")
 		outbox.WriteKeys(&call.Call, space, id, feed.MarkCreated)
 	}
-	s.admissionArgs(call, admission)
+	call.AdmissionArgs()
 	call.Text("lifetime", lifetime)
 	retention := s.retention
-	if admission.TestMode {
+	if asks.TestMode {
 		retention = testRetention
 	}
 	call.Millis("keep", request.Lifetime+retention)
 	record := session.Record{
-		MerchantID: admission.MerchantID, TestMode: admission.TestMode, MerchantName: request.MerchantName, KeyID: admission.KeyID, Currency: request.Currency,
+		MerchantID: asks.MerchantID, TestMode: asks.TestMode, MerchantName: request.MerchantName, KeyID: asks.KeyID, Currency: request.Currency,
 		LifetimeMillis: request.Lifetime.Milliseconds(), Charge: request.Charge,
 	}
 	var room [128]byte // enough for most
 	call.WriteBytes(record.Append(room[:0]))
 	call.End("record")
 	email := ""
-	if s.receipts && !admission.TestMode { // nothing else needs it
+	if s.receipts && !asks.TestMode { // nothing else needs it
 		email = request.Charge.CustomerEmail
 	}
 	if email != "" {
@@ -132,13 +129,13 @@ func (s *Store) writeCreate(call *merchantCall, admission *Admission, request *N
 }
 
 // newSession is the session create.lua has just written.
-func newSession(id session.ID, admission *Admission, request NewSession, now time.Time) session.Session {
+func newSession(id session.ID, asks *admission.Request, request NewSession, now time.Time) session.Session {
 	createdAt := now.Truncate(time.Millisecond)
 	return session.Session{
 		ID:           id,
-		MerchantID:   admission.MerchantID,
+		MerchantID:   asks.MerchantID,
 		MerchantName: request.MerchantName,
-		KeyID:        admission.KeyID,
+		KeyID:        asks.KeyID,
 		Status:       session.Pending,
 		Currency:     cmp.Or(request.Currency, session.DefaultCurrency),
 		Charge:       request.Charge,
@@ -149,8 +146,8 @@ func newSession(id session.ID, admission *Admission, request NewSession, now tim
 
 // replay reads the original. The script that found it could not declare its key, so what it may not write is left to a second one:
 // that an original is gone, or expires.
-func (s *Store) replay(ctx context.Context, reply *redis.Reply, admission Admission, now time.Time) (Created, error) {
-	space := admission.space()
+func (s *Store) replay(ctx context.Context, reply *redis.Reply, asks admission.Request, now time.Time) (Created, error) {
+	space := asks.Space()
 	id, err := session.ParseID(strings.TrimPrefix(reply.Text(), space.Key(sessionhash.Key)))
 	if err != nil {
 		return Created{}, redis.ErrCorrupt

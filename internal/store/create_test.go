@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -132,7 +133,7 @@ func TestCreateSession_IdempotencyKeysOfMerchants(t *testing.T) {
 	request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	original := mustCreate(t, s, asks, request)
 
-	otherKey := with(asks, func(a *store.Admission) { a.KeyID, a.Digest, a.Order.Revision = newID(), newDigest(), 1 })
+	otherKey := with(asks, func(a *admission.Request) { a.KeyID, a.Digest, a.Order.Revision = newID(), newDigest(), 1 })
 	if again := mustCreate(t, s, otherKey, request); !again.Replayed || again.Session.ID != original.Session.ID {
 		t.Error("another API key of the merchant made a second charge")
 	}
@@ -191,12 +192,12 @@ func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 	s := open(t, shared.URL())
 	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 	for desc, test := range map[string]struct {
-		reject func(*store.Admission)
+		reject func(*admission.Request)
 		want   error
 	}{
-		"a dead key":           {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
-		"an inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantNotActive},
-		"over the limit":       {func(a *store.Admission) { a.Limit = one }, store.ErrRateLimited},
+		"a dead key":           {func(a *admission.Request) { a.Live = false }, admission.ErrKeyRejected},
+		"an inactive merchant": {func(a *admission.Request) { a.Inactive = true }, admission.ErrMerchantNotActive},
+		"over the limit":       {func(a *admission.Request) { a.Limit = one }, admission.ErrRateLimited},
 	} {
 		asks := merchant()
 		refused := with(asks, test.reject)
@@ -205,7 +206,7 @@ func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 		eventually(t, desc+" is rejected", func() bool {
 			request = with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, fmt.Sprintf("order-%d", passed)) })
 			_, created, err := s.CreateSession(t.Context(), refused, request)
-			if err == nil && errors.Is(test.want, store.ErrRateLimited) {
+			if err == nil && errors.Is(test.want, admission.ErrRateLimited) {
 				passed++
 				return false
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
@@ -16,20 +17,16 @@ import (
 // Cancel ends a pending session of the asking merchant, and succeeds again when it was cancelled
 // before. Errors are those of Session, HeldError while a payment holds it, and ErrSessionEnded when the session has ended otherwise: then
 // the session is returned as well.
-func (s *Store) Cancel(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
-	if !admission.owns(id) {
-		return s.admitForeign(ctx, admission)
+func (s *Store) Cancel(ctx context.Context, asks admission.Request, id session.ID) (admission.Admitted, session.Session, error) {
+	if !asks.Owns(id) {
+		return s.admitForeign(ctx, asks)
 	}
-	call := merchantCall{Call: redis.NewCall(cancelScript)}
-	admission.keys(&call)
-	endKeys(&call.Call, admission.space(), id)
-	s.admissionArgs(&call, &admission)
+	call := s.admitter.NewCall(cancelScript, &asks)
+	call.AdmissionKeys()
+	endKeys(&call.Call, asks.Space(), id)
+	call.AdmissionArgs()
 	call.Text("history", s.historyArg)
-	reply, err := s.runAdmitted(ctx, &call)
-	if err != nil {
-		return Admitted{}, session.Session{}, fmt.Errorf("cancel a session: %w", err)
-	}
-	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
+	admitted, _, reply, err := run(ctx, &call, "cancel a session")
 	if err != nil {
 		return admitted, session.Session{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -37,9 +38,9 @@ func TestCancel(t *testing.T) {
 	if admitted.Policy != asks.Limit || admitted.Now.IsZero() {
 		t.Errorf("admitted: %+v", admitted)
 	}
-	for name, read := range map[string]func() (store.Admitted, session.Session, error){
-		"cancelled again": func() (store.Admitted, session.Session, error) { return s.Cancel(t.Context(), asks, created.ID) },
-		"read":            func() (store.Admitted, session.Session, error) { return s.Session(t.Context(), asks, created.ID) },
+	for name, read := range map[string]func() (admission.Admitted, session.Session, error){
+		"cancelled again": func() (admission.Admitted, session.Session, error) { return s.Cancel(t.Context(), asks, created.ID) },
+		"read":            func() (admission.Admitted, session.Session, error) { return s.Session(t.Context(), asks, created.ID) },
 	} {
 		_, got, err := read()
 		if diff := cmp.Diff(want, got, sameSession); err != nil || diff != "" {
@@ -89,7 +90,7 @@ func TestCancel_NotFound(t *testing.T) {
 	stranger := merchantIn((session.MerchantBucket(owner.MerchantID) + 1) % session.Buckets)
 	own := mustCreate(t, s, owner, newSession()).Session.ID
 	for desc, test := range map[string]struct {
-		asks store.Admission
+		asks admission.Request
 		id   session.ID
 	}{
 		"of a merchant in the same bucket": {neighbour, own},
@@ -275,7 +276,7 @@ func TestSettle_MerchantDeletedIsBounded(t *testing.T) {
 			t.Errorf("a replica that has not seen the deletion, %s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := s.Hold(t.Context(), id, holding(bank, "held")); !errors.Is(err, store.ErrMerchantNotActive) {
+	if _, err := s.Hold(t.Context(), id, holding(bank, "held")); !errors.Is(err, admission.ErrMerchantNotActive) {
 		t.Errorf("a replica that has not seen the deletion, hold: %v", err)
 	}
 	if read, err := s.Payments(t.Context(), id); err != nil || len(read.Refused) != 101 || !read.MerchantDeleted {
@@ -444,7 +445,7 @@ func TestSettle_NotFound(t *testing.T) {
 func TestSettle_RefusedPaymentsAreBounded(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	for name, test := range map[string]struct {
-		asks   store.Admission
+		asks   admission.Request
 		settle func(context.Context, session.ID, session.Payment) (store.Settlement, error)
 		most   int
 	}{
@@ -597,7 +598,7 @@ func TestEnd_CancelAndSettleRace(t *testing.T) {
 	replicas := []*services{open(t, shared.URL()), open(t, shared.URL())}
 	c := client(t, shared)
 	type race struct {
-		asks      store.Admission
+		asks      admission.Request
 		id        session.ID
 		cancelled session.Session
 		cancelErr error

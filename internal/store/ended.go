@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 const (
@@ -69,18 +70,14 @@ func (s *Store) ReadEnded(ctx context.Context, account Account, query EndedQuery
 
 // Ended is ReadEnded for a request of the merchant. Each scannedAtOnce entries of the feed that it examines are charged as a request, so a page ends
 // where the limit has no room for more. Errors are also those of Admit.
-func (s *Store) Ended(ctx context.Context, admission Admission, query EndedQuery) (Admitted, EndedPage, error) {
-	account := Account{admission.MerchantID, admission.TestMode}
-	call := merchantCall{Call: redis.NewCall(admitEndedScript)}
-	admission.keys(&call)
+func (s *Store) Ended(ctx context.Context, asks admission.Request, query EndedQuery) (admission.Admitted, EndedPage, error) {
+	account := Account{asks.MerchantID, asks.TestMode}
+	call := s.admitter.NewCall(admitEndedScript, &asks)
+	call.AdmissionKeys()
 	call.Key("feed_key", account.space(), outbox.FeedKey, account.name())
-	s.admissionArgs(&call, &admission)
+	call.AdmissionArgs()
 	query.args(&call.Call, s.endedHistory(account))
-	reply, err := s.runAdmitted(ctx, &call)
-	if err != nil {
-		return Admitted{}, EndedPage{}, fmt.Errorf("list ended sessions: %w", err)
-	}
-	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
+	admitted, _, reply, err := run(ctx, &call, "list ended sessions")
 	if err != nil {
 		return admitted, EndedPage{}, err
 	}

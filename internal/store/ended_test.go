@@ -14,12 +14,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // endEach ends a session in each way, and returns them in the order of their ends.
-func endEach(t *testing.T, s *services, asks store.Admission) (ended []session.Session) {
+func endEach(t *testing.T, s *services, asks admission.Request) (ended []session.Session) {
 	t.Helper()
 	for _, end := range []func(session.ID){
 		func(id session.ID) { must(t, second(s.Settle(t.Context(), id, paid("a")))) },
@@ -82,8 +83,8 @@ func TestEnded(t *testing.T) {
 
 func TestEnded_Errors(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
-	dead := with(merchant(), func(a *store.Admission) { a.Live = false })
-	if _, page, err := s.Ended(t.Context(), dead, store.EndedQuery{Limit: 1}); !errors.Is(err, store.ErrKeyRejected) || page.Sessions != nil {
+	dead := with(merchant(), func(a *admission.Request) { a.Live = false })
+	if _, page, err := s.Ended(t.Context(), dead, store.EndedQuery{Limit: 1}); !errors.Is(err, admission.ErrKeyRejected) || page.Sessions != nil {
 		t.Errorf("with a dead key: %+v, %v", page, err)
 	}
 	// A list that leaves out what it cannot read is a wrong sum.
@@ -139,7 +140,7 @@ func repeatEvent(t *testing.T, c *goredis.Client, stream string, event map[strin
 }
 
 // readEnded reads all pages.
-func readEnded(t *testing.T, s *services, asks store.Admission, query store.EndedQuery) (all []store.EndedSession) {
+func readEnded(t *testing.T, s *services, asks admission.Request, query store.EndedQuery) (all []store.EndedSession) {
 	t.Helper()
 	query.Limit = store.MaxEnded
 	for more := true; more; more = query.Before != (feed.EntryID{}) {
@@ -167,7 +168,7 @@ func TestEnded_Charged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: test.burst})
-			id := mustCreate(t, s, with(asks, func(a *store.Admission) { a.Limit = merchant().Limit }), newSession()).Session.ID
+			id := mustCreate(t, s, with(asks, func(a *admission.Request) { a.Limit = merchant().Limit }), newSession()).Session.ID
 			must(t, second(s.Settle(t.Context(), id, failed("a"))))
 			tag := merchantTag(asks.MerchantID)
 			stream := tag + "feed:" + asks.MerchantID

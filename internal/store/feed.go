@@ -3,12 +3,12 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // FeedEntry is an event with its place in the feed.
@@ -31,21 +31,17 @@ type FeedPage struct {
 // Feed reads at most limit events after a cursor of the caller's account; the zero Cursor is before the first event that is kept. Each scannedAtOnce
 // of them are charged as a request, so a page ends where the limit has no room for more. Errors: those of Admit, those of feed.Cursor.Check, and
 // feed.ErrUnsupported if the next event was written by a newer version.
-func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor, limit int) (Admitted, FeedPage, error) {
-	after.Account = admission.account()
-	call := merchantCall{Call: redis.NewCall(readFeedScript)}
-	admission.keys(&call)
-	call.Key("feed_key", admission.space(), outbox.FeedKey, after.Account)
-	s.admissionArgs(&call, &admission)
+func (s *Store) Feed(ctx context.Context, asks admission.Request, after feed.Cursor, limit int) (admission.Admitted, FeedPage, error) {
+	after.Account = asks.Account()
+	call := s.admitter.NewCall(readFeedScript, &asks)
+	call.AdmissionKeys()
+	call.Key("feed_key", asks.Space(), outbox.FeedKey, after.Account)
+	call.AdmissionArgs()
 	call.Text("after", after.Entry.String())
 	const besides = 2 // the last one that was read, and one that says that there are more
 	call.Int("limit", int64(limit)+besides)
 	call.Millis("age", s.history.Age)
-	reply, err := s.runAdmitted(ctx, &call)
-	if err != nil {
-		return Admitted{}, FeedPage{}, fmt.Errorf("read the feed: %w", err)
-	}
-	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
+	admitted, _, reply, err := run(ctx, &call, "read the feed")
 	if err != nil {
 		return admitted, FeedPage{}, err
 	}
@@ -53,7 +49,7 @@ func (s *Store) Feed(ctx context.Context, admission Admission, after feed.Cursor
 	entries := reply.List()
 	kept := feed.Kept{Since: admitted.Now.Truncate(time.Millisecond).Add(-s.history.Age), Entry: !reply.More()}
 	if !kept.Entry {
-		kept.Full = reply.Int() >= s.history.Limit(admission.TestMode)
+		kept.Full = reply.Int() >= s.history.Limit(asks.TestMode)
 		kept.Oldest, kept.Before = entryID(&reply), entryID(&reply)
 	}
 	if reply.Err() != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -183,7 +184,7 @@ func TestFeed_AllOrNothing(t *testing.T) {
 }
 
 // followFeed reads all that a cursor has not seen, in pages of two.
-func followFeed(t testing.TB, s *services, asks store.Admission, cursor feed.Cursor) (ids []string, last feed.Cursor) {
+func followFeed(t testing.TB, s *services, asks admission.Request, cursor feed.Cursor) (ids []string, last feed.Cursor) {
 	t.Helper()
 	for {
 		_, page, err := s.Feed(t.Context(), asks, cursor, 2)

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -13,11 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/merchant-operator/merchant-operator/internal/feed"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -50,6 +48,9 @@ var (
 	must           = storetest.Must
 	keyRef         = storetest.KeyRef
 	write          = storetest.WriteOverride
+	operations     = storetest.Operations
+	limited        = storetest.Limited
+	payer          = storetest.Payer
 	eventKinds     = storetest.Kinds
 	bucketTag      = storetest.BucketTag
 	sessionEvents  = storetest.Events
@@ -80,7 +81,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 
 // merchantKeys returns the keys of the merchant's bucket that match. Other merchants' keys of the same
 // bucket are distinguished by what they hold: sessions by their owner, the rest by their name.
-func merchantKeys(t testing.TB, asks store.Admission, pattern string) []string {
+func merchantKeys(t testing.TB, asks admission.Request, pattern string) []string {
 	t.Helper()
 	c := client(t, shared)
 	keys, err := c.Keys(t.Context(), merchantTag(asks.MerchantID)+pattern).Result()
@@ -100,60 +101,15 @@ func merchantKeys(t testing.TB, asks store.Admission, pattern string) []string {
 }
 
 // owned reports whether the session at the key is the merchant's.
-func owned(c *goredis.Client, asks store.Admission, key string) bool {
+func owned(c *goredis.Client, asks admission.Request, key string) bool {
 	return strings.HasPrefix(c.HGet(context.Background(), key, "f").Val(), asks.MerchantID+"\t")
 }
 
-// operations are those of a merchant: each must admit in the same way.
-var operations = map[string]func(context.Context, *services, store.Admission) (store.Admitted, error){
-	"admit": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		return s.Admit(ctx, asks)
-	},
-	"create": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.CreateSession(ctx, asks, newSession())
-		return admitted, err
-	},
-	"read": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Session(ctx, asks, session.NewID(asks.MerchantID, false))
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil // admitted, which is the question here
-		}
-		return admitted, err
-	},
-	"cancel": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Cancel(ctx, asks, session.NewID(asks.MerchantID, false))
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil
-		}
-		return admitted, err
-	},
-	"sessions of an order": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.OrderSessions(ctx, asks, "1001")
-		return admitted, err
-	},
-	"sessions that ended": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Ended(ctx, asks, store.EndedQuery{Limit: 1})
-		return admitted, err
-	},
-	"events": func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
-		admitted, _, err := s.Feed(ctx, asks, feed.Cursor{}, 1)
-		return admitted, err
-	},
-}
-
-func limited(limit ratelimit.Policy) store.Admission {
-	return with(merchant(), func(a *store.Admission) { a.Limit = limit })
-}
-
-func newAccount(asks store.Admission) store.Account {
+func newAccount(asks admission.Request) store.Account {
 	return store.Account{MerchantID: asks.MerchantID, TestMode: asks.TestMode}
 }
 
-func inTestMode(a *store.Admission) { a.TestMode, a.KeyID, a.Digest = true, newID(), newDigest() }
-
-func payer() store.PublicAdmission {
-	return store.PublicAdmission{Subject: "ip:" + newID(), Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000}}
-}
+func inTestMode(a *admission.Request) { a.TestMode, a.KeyID, a.Digest = true, newID(), newDigest() }
 
 // publicSession is what payers see of a session from newSession.
 func publicSession(created session.Session) store.PublicSession {

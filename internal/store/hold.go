@@ -8,6 +8,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // Why a payment does not hold a session.
@@ -83,7 +84,7 @@ func parseHold(reply *redis.Reply) (time.Time, error) {
 	case string(session.Conflict):
 		return time.Time{}, ErrNotHoldable
 	case "merchant_not_active":
-		return time.Time{}, ErrMerchantNotActive
+		return time.Time{}, admission.ErrMerchantNotActive
 	case "expires_too_soon":
 		return time.Time{}, ErrExpiresTooSoon
 	case "hold_too_long":

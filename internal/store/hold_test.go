@@ -15,13 +15,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 // What two rails and the merchant do to a session in turn. newSession lasts for 15 minutes.
 func TestHold(t *testing.T) {
-	type call func(t *testing.T, s *services, asks store.Admission, id session.ID) error
+	type call func(t *testing.T, s *services, asks admission.Request, id session.ID) error
 	hold := func(hold store.Hold) call {
-		return func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+		return func(t *testing.T, s *services, _ admission.Request, id session.ID) error {
 			t.Helper()
 			until, err := s.Hold(t.Context(), id, hold)
 			if err == nil && until.IsZero() != (hold.Duration == 0) {
@@ -34,13 +35,13 @@ func TestHold(t *testing.T) {
 	inactive := func(ref string) call {
 		return hold(store.Hold{Rail: card, Ref: ref, Duration: time.Minute, MerchantNotActive: true})
 	}
-	cancel := func(t *testing.T, s *services, asks store.Admission, id session.ID) error {
+	cancel := func(t *testing.T, s *services, asks admission.Request, id session.ID) error {
 		t.Helper()
 		_, _, err := s.Cancel(t.Context(), asks, id)
 		return err
 	}
 	report := func(payment session.Payment, want store.Settlement, status session.Status) call {
-		return func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+		return func(t *testing.T, s *services, _ admission.Request, id session.ID) error {
 			t.Helper()
 			got, err := s.Settle(t.Context(), id, payment)
 			if err == nil && got.Session.Status != status {
@@ -86,7 +87,7 @@ func TestHold(t *testing.T) {
 			[]step{{lasting(10*time.Minute + time.Millisecond), store.ErrHoldTooLong}, {lasting(10 * time.Minute), nil}, {hold(mine), nil}}, nil,
 		},
 		"the merchant is not active": {
-			[]step{{inactive("1"), store.ErrMerchantNotActive}, {hold(mine), nil}, {inactive("1"), store.ErrMerchantNotActive}, {report(paid("1"), applied, completed), nil}, {inactive("1"), store.ErrNotHoldable}},
+			[]step{{inactive("1"), admission.ErrMerchantNotActive}, {hold(mine), nil}, {inactive("1"), admission.ErrMerchantNotActive}, {report(paid("1"), applied, completed), nil}, {inactive("1"), store.ErrNotHoldable}},
 			[]v1alpha1.WebhookEvent{v1alpha1.EventSessionCompleted},
 		},
 		"the holder pays": {

@@ -2,11 +2,6 @@ package store
 
 // The kinds of keys of this package. Those of events, and what a dispatcher polls, are in package outbox; sessionhash has the key of a session.
 const (
-	// rateKey + caller holds the caller's theoretical arrival time (GCRA), in microseconds.
-	rateKey = "rate:"
-	// rotationRateKey + key id holds the same of the rotations of one ApiKey by its key, and issueRateKey of those on the internal port.
-	rotationRateKey = "rate:rotations:"
-	issueRateKey    = "rate:issues:"
 	// idempotencyKey + account + ":" + hash of the Idempotency-Key holds "<key of the session> <fingerprint of its charge>".
 	idempotencyKey = "idem:"
 	// orderKey + account + ":" + hash of an orderRef holds which sessions of the account have it; see orders.go.

@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -82,7 +83,7 @@ type modelled struct {
 	sessionModel
 	replicas []*services
 	redis    *goredis.Client
-	asks     store.Admission
+	asks     admission.Request
 	request  store.NewSession
 	id       session.ID
 	created  int64 // in milliseconds
@@ -438,7 +439,7 @@ func mixedCall(caller, n int) sessionCall {
 	}
 }
 
-func ask(t *testing.T, s *services, asks store.Admission, id session.ID, call sessionCall) (sessionAnswer, error) {
+func ask(t *testing.T, s *services, asks admission.Request, id session.ID, call sessionCall) (sessionAnswer, error) {
 	t.Helper()
 	switch call.operation {
 	case "cancel":
@@ -631,7 +632,7 @@ func TestOrderSessions_Linearizable(t *testing.T) {
 	}
 }
 
-func askOrder(t *testing.T, s *services, asks store.Admission, call orderCall, lifetime time.Duration) (answer orderAnswer, created session.ID, err error) {
+func askOrder(t *testing.T, s *services, asks admission.Request, call orderCall, lifetime time.Duration) (answer orderAnswer, created session.ID, err error) {
 	t.Helper()
 	switch call.operation {
 	case "create":

@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
@@ -61,18 +62,14 @@ func (s *Store) ReadOrderSessions(ctx context.Context, account Account, orderRef
 }
 
 // OrderSessions is ReadOrderSessions for a request of the merchant. Errors are also those of Admit.
-func (s *Store) OrderSessions(ctx context.Context, admission Admission, orderRef string) (Admitted, OrderSessions, error) {
-	account := Account{admission.MerchantID, admission.TestMode}
-	call := merchantCall{Call: redis.NewCall(listOrderScript)}
-	admission.keys(&call)
+func (s *Store) OrderSessions(ctx context.Context, asks admission.Request, orderRef string) (admission.Admitted, OrderSessions, error) {
+	account := Account{asks.MerchantID, asks.TestMode}
+	call := s.admitter.NewCall(listOrderScript, &asks)
+	call.AdmissionKeys()
 	call.Key("order_key", account.space(), orderKey, account.name(), ":", orderHash(orderRef))
-	s.admissionArgs(&call, &admission)
+	call.AdmissionArgs()
 	call.Text("session_prefix", account.sessionKeys())
-	reply, err := s.runAdmitted(ctx, &call)
-	if err != nil {
-		return Admitted{}, OrderSessions{}, fmt.Errorf("list the sessions of an order: %w", err)
-	}
-	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
+	admitted, _, reply, err := run(ctx, &call, "list the sessions of an order")
 	if err != nil {
 		return admitted, OrderSessions{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 func ordered(orderRef string) func(*store.NewSession) {
@@ -18,7 +19,7 @@ func ordered(orderRef string) func(*store.NewSession) {
 }
 
 // orderSessions lists an order as its merchant and as the console, which must agree.
-func orderSessions(t *testing.T, s *services, asks store.Admission, orderRef string) store.OrderSessions {
+func orderSessions(t *testing.T, s *services, asks admission.Request, orderRef string) store.OrderSessions {
 	t.Helper()
 	admitted, listed, err := s.OrderSessions(t.Context(), asks, orderRef)
 	must(t, err)
@@ -47,7 +48,7 @@ func TestOrderSessions(t *testing.T) {
 	live := merchant()
 	test := with(live, inTestMode)
 	neighbour := merchantIn(session.MerchantBucket(live.MerchantID))
-	create := func(asks store.Admission, orderRef string) session.Session {
+	create := func(asks admission.Request, orderRef string) session.Session {
 		return mustCreate(t, s, asks, with(newSession(), ordered(orderRef))).Session
 	}
 	pendingOne := create(live, "1001")
@@ -60,7 +61,7 @@ func TestOrderSessions(t *testing.T) {
 	mustCreate(t, s, live, with(newSession(), ordered("")))
 
 	for name, test := range map[string]struct {
-		asks     store.Admission
+		asks     admission.Request
 		orderRef string
 		want     []string
 	}{
@@ -147,12 +148,12 @@ func TestOrderSessions_DueAndDeleted(t *testing.T) {
 func TestOrderSessions_Errors(t *testing.T) {
 	s := open(t, shared.URL())
 	for name, test := range map[string]struct {
-		change func(*store.Admission)
+		change func(*admission.Request)
 		want   error
 	}{
-		"dead key":          {func(a *store.Admission) { a.Live = false }, store.ErrKeyRejected},
-		"inactive merchant": {func(a *store.Admission) { a.Inactive = true }, store.ErrMerchantNotActive},
-		"over the limit":    {func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} }, store.ErrRateLimited},
+		"dead key":          {func(a *admission.Request) { a.Live = false }, admission.ErrKeyRejected},
+		"inactive merchant": {func(a *admission.Request) { a.Inactive = true }, admission.ErrMerchantNotActive},
+		"over the limit":    {func(a *admission.Request) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} }, admission.ErrRateLimited},
 	} {
 		denied := with(merchant(), test.change)
 		_, _ = s.Admit(t.Context(), denied) // uses up a limit of one

@@ -9,32 +9,29 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
 // Session reads a session of the asking merchant without the customer's address, expiring it first if it is due. Errors are those
 // of Admit and ErrNotFound, which also stands for another merchant's session and for the zero ID.
-func (s *Store) Session(ctx context.Context, admission Admission, id session.ID) (Admitted, session.Session, error) {
-	admitted, story, err := s.Story(ctx, admission, id)
+func (s *Store) Session(ctx context.Context, asks admission.Request, id session.ID) (admission.Admitted, session.Session, error) {
+	admitted, story, err := s.Story(ctx, asks, id)
 	return admitted, story.Session, err
 }
 
 // Story is Session with the payments that were refused or refunded.
-func (s *Store) Story(ctx context.Context, admission Admission, id session.ID) (Admitted, Story, error) {
-	if !admission.owns(id) {
-		admitted, _, err := s.admitForeign(ctx, admission)
+func (s *Store) Story(ctx context.Context, asks admission.Request, id session.ID) (admission.Admitted, Story, error) {
+	if !asks.Owns(id) {
+		admitted, _, err := s.admitForeign(ctx, asks)
 		return admitted, Story{}, err
 	}
-	call := merchantCall{Call: redis.NewCall(readScript)}
-	admission.keys(&call)
-	endKeys(&call.Call, admission.space(), id)
-	s.admissionArgs(&call, &admission)
+	call := s.admitter.NewCall(readScript, &asks)
+	call.AdmissionKeys()
+	endKeys(&call.Call, asks.Space(), id)
+	call.AdmissionArgs()
 	call.Text("history", s.historyArg)
-	reply, err := s.runAdmitted(ctx, &call)
-	if err != nil {
-		return Admitted{}, Story{}, fmt.Errorf("read a session: %w", err)
-	}
-	admitted, _, err := s.parseAdmitted(reply.Text(), &call, &admission)
+	admitted, _, reply, err := run(ctx, &call, "read a session")
 	if err != nil {
 		return admitted, Story{}, err
 	}
@@ -50,8 +47,8 @@ func (s *Store) Story(ctx context.Context, admission Admission, id session.ID) (
 }
 
 // admitForeign answers a request for a session that the id says is another account's: as one that does not exist.
-func (s *Store) admitForeign(ctx context.Context, admission Admission) (Admitted, session.Session, error) {
-	admitted, err := s.Admit(ctx, admission)
+func (s *Store) admitForeign(ctx context.Context, asks admission.Request) (admission.Admitted, session.Session, error) {
+	admitted, err := s.admitter.Admit(ctx, asks)
 	if err == nil {
 		err = ErrNotFound
 	}
@@ -90,22 +87,25 @@ type PublicSession struct {
 }
 
 // PublicSession reads what a payer may see of a session, expiring it first if it is due. Errors:
-// ErrRateLimited, ErrNotFound (also for the zero ID), redis.ErrCorrupt, redis.ErrUnavailable. The quota is
+// admission.ErrRateLimited, ErrNotFound (also for the zero ID), redis.ErrCorrupt, redis.ErrUnavailable. The quota is
 // filled unless the error is one of the last two.
 func (s *Store) PublicSession(
-	ctx context.Context, admission PublicAdmission, id session.ID,
+	ctx context.Context, payer PublicAdmission, id session.ID,
 ) (ratelimit.Quota, PublicSession, error) {
 	space := redis.BucketKeyspace(id.Bucket())
 	call := redis.NewCall(publicReadScript)
-	call.Key("rate_key", space, rateKey, session.Account(admission.Subject, id.TestMode()))
+	call.Key("rate_key", space, admission.RateKey, session.Account(payer.Subject, id.TestMode()))
 	endKeys(&call, space, id)
-	limitArgs(&call, admission.Limit)
+	admission.WriteLimit(&call, payer.Limit)
 	call.Text("history", s.historyArg)
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
 		return ratelimit.Quota{}, PublicSession{}, fmt.Errorf("read a session publicly: %w", err)
 	}
-	admitted, _, err := parseAdmitted(reply.Text(), admission.Limit)
+	admitted, word, err := admission.Parse(reply.Text(), payer.Limit)
+	if err == nil {
+		err = wordError(word)
+	}
 	if err != nil {
 		return admitted.Quota, PublicSession{}, err
 	}
@@ -130,7 +130,7 @@ func (s *Store) WatchedSession(ctx context.Context, id session.ID) (PublicSessio
 	if word == "NOT_FOUND" {
 		return PublicSession{}, ErrNotFound
 	}
-	now, _, _, ok := parseClock(tail)
+	now, _, _, ok := admission.ParseClock(tail)
 	reply.Require(ok)
 	return parsePublicSession(&reply, id, now)
 }

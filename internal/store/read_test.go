@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 )
 
 func TestPublicSession(t *testing.T) {
@@ -55,7 +56,7 @@ func TestSession_NotFound(t *testing.T) {
 	}
 	own := mustCreate(t, s, owner, newSession()).Session.ID
 	for desc, test := range map[string]struct {
-		asks store.Admission
+		asks admission.Request
 		id   session.ID
 	}{
 		"of a merchant in the same bucket": {neighbour, own},
@@ -99,7 +100,7 @@ func TestPublicSession_LimitedBeforeLookup(t *testing.T) {
 				passed++
 				return false
 			}
-			if !errors.Is(err, store.ErrRateLimited) || read != (store.PublicSession{}) ||
+			if !errors.Is(err, admission.ErrRateLimited) || read != (store.PublicSession{}) ||
 				quota.Remaining != 0 || quota.RetryAfter <= 0 || quota.RetryAfter > time.Second {
 				t.Fatalf("%s: %+v, %+v, %v; want ErrRateLimited", desc, quota, read, err)
 			}

@@ -7,10 +7,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -31,9 +31,9 @@ func TestScripts_FullRedis(t *testing.T) {
 }
 
 // never is an end of a session that has none before the operation.
-func never(*testing.T, *services, store.Admission, session.ID) {}
+func never(*testing.T, *services, admission.Request, session.ID) {}
 
-func cancelled(t *testing.T, s *services, asks store.Admission, id session.ID) {
+func cancelled(t *testing.T, s *services, asks admission.Request, id session.ID) {
 	t.Helper()
 	must(t, third(s.Cancel(t.Context(), asks, id)))
 }
@@ -62,7 +62,7 @@ func fullAdmissions() (cases []storetest.FullCase) {
 		for _, used := range []bool{false, true} {
 			cases = append(cases, storetest.FullCase{
 				Name: fmt.Sprintf("%s, used=%t", name, used),
-				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+				Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 					t.Helper()
 					if used {
 						must(t, second(s.Admit(t.Context(), asks)))
@@ -72,24 +72,9 @@ func fullAdmissions() (cases []storetest.FullCase) {
 			})
 		}
 	}
-	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: 10}
 	return append(cases, storetest.FullCase{
-		Name: "rotation by the key",
-		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			return func() error { return second(s.AdmitRotation(t.Context(), asks, limit)) }
-		},
-	}, storetest.FullCase{
-		Name: "rotation on the internal port",
-		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
-			t.Helper()
-			return func() error {
-				return second(s.LimitIssue(t.Context(), keyRef(asks), limit))
-			}
-		},
-	}, storetest.FullCase{
 		Name: "cancel",
-		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			id := mustCreate(t, s, asks, newSession()).Session.ID
 			return func() error { return third(s.Cancel(t.Context(), asks, id)) }
@@ -120,7 +105,7 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 			cases = append(cases, storetest.FullCase{
 				Name:  fmt.Sprintf("create, once=%t ordered=%t address=%t announced=%t test=%t repeated=%t", once, ordered, withEmail, announced, testMode, repeated),
 				Store: store.Options{Receipts: true},
-				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+				Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 					t.Helper()
 					asks.TestMode = testMode
 					if repeated {
@@ -133,7 +118,7 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 	}
 	return append(cases, storetest.FullCase{
 		Name: "replay of a session that is due",
-		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			request := with(newSession(), func(n *store.NewSession) { short(n); n.Idempotency = idempotencyKey(t, "order-1001") })
 			due(t, s, mustCreate(t, s, asks, request).Session)
@@ -141,7 +126,7 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 		},
 	}, storetest.FullCase{
 		Name: "sessions of an order that are due",
-		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			due(t, s, mustCreate(t, s, asks, with(newSession(), short)).Session)
 			return func() error {
@@ -154,25 +139,25 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 // fullSettlements are reports of a payment, of each outcome, for a session in each state.
 func fullSettlements() (cases []storetest.FullCase) {
 	payments := map[string]session.Payment{"paid": paid("a"), "failed": failed("a"), "wrong amount": of(77, paid("a")), "with a time": with(paid("a"), func(p *session.Payment) { p.PaidAt = rotatedAt })}
-	states := map[string]func(*testing.T, *services, store.Admission, session.ID){
+	states := map[string]func(*testing.T, *services, admission.Request, session.ID){
 		"pending": never, "cancelled": cancelled,
-		"repeated": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+		"repeated": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
 			t.Helper()
 			settled(t, s, id, paid("a"))
 		},
-		"paid otherwise": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+		"paid otherwise": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
 			t.Helper()
 			settled(t, s, id, paid("b"))
 		},
-		"held": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+		"held": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
 			t.Helper()
 			held(t, s, id, holding(bank, "a"))
 		},
-		"held by another": func(t *testing.T, s *services, _ store.Admission, id session.ID) {
+		"held by another": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
 			t.Helper()
 			held(t, s, id, holding(card, "b"))
 		},
-		"due": func(t *testing.T, s *services, asks store.Admission, id session.ID) {
+		"due": func(t *testing.T, s *services, asks admission.Request, id session.ID) {
 			t.Helper()
 			_, read, err := s.Session(t.Context(), asks, id)
 			must(t, err)
@@ -191,7 +176,7 @@ func fullSettlements() (cases []storetest.FullCase) {
 							o.Replicas, o.ReplicaTimeout = 1, time.Millisecond // which there are not
 						}
 					},
-					Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+					Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 						t.Helper()
 						request := newSession()
 						if withEmail {
@@ -213,7 +198,7 @@ func fullSettlements() (cases []storetest.FullCase) {
 	}
 	return append(cases, storetest.FullCase{
 		Name: "settle in test mode",
-		Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			asks.TestMode = true
 			id := mustCreate(t, s, asks, newSession()).Session.ID
@@ -228,7 +213,7 @@ func fullHolds() (cases []storetest.FullCase) {
 			cases = append(cases, storetest.FullCase{
 				Name:   fmt.Sprintf("%s, held=%t", name, before),
 				Drains: name == "release",
-				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+				Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 					t.Helper()
 					id := mustCreate(t, s, asks, newSession()).Session.ID
 					if before {
@@ -247,7 +232,7 @@ func fullRefunds() (cases []storetest.FullCase) {
 		whole, deleted, late := bits&1 > 0, bits&2 > 0, bits&4 > 0
 		cases = append(cases, storetest.FullCase{
 			Name: fmt.Sprintf("refund, whole=%t deleted=%t late=%t", whole, deleted, late),
-			Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+			Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 				t.Helper()
 				id := mustCreate(t, s, asks, newSession()).Session.ID
 				if late {
@@ -265,7 +250,7 @@ func fullRefunds() (cases []storetest.FullCase) {
 			},
 		})
 	}
-	return append(cases, storetest.FullCase{Name: "count refunds", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+	return append(cases, storetest.FullCase{Name: "count refunds", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 		t.Helper()
 		must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, of(7, paid("a")))))
 		return func() error { return second(s.RefundsOwed(t.Context(), []time.Duration{0})) }
@@ -274,28 +259,28 @@ func fullRefunds() (cases []storetest.FullCase) {
 
 // fullReads are reads of a session that a reader may have to expire first.
 func fullReads() (cases []storetest.FullCase) {
-	reads := map[string]func(*testing.T, *services, store.Admission, session.ID) error{
-		"public": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+	reads := map[string]func(*testing.T, *services, admission.Request, session.ID) error{
+		"public": func(t *testing.T, s *services, _ admission.Request, id session.ID) error {
 			t.Helper()
 			return third(s.PublicSession(t.Context(), payer(), id))
 		},
-		"watched": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+		"watched": func(t *testing.T, s *services, _ admission.Request, id session.ID) error {
 			t.Helper()
 			return second(s.WatchedSession(t.Context(), id))
 		},
-		"merchant's": func(t *testing.T, s *services, asks store.Admission, id session.ID) error {
+		"merchant's": func(t *testing.T, s *services, asks admission.Request, id session.ID) error {
 			t.Helper()
 			return third(s.Session(t.Context(), asks, id))
 		},
-		"story": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+		"story": func(t *testing.T, s *services, _ admission.Request, id session.ID) error {
 			t.Helper()
 			return second(s.ReadStory(t.Context(), id))
 		},
-		"rail's": func(t *testing.T, s *services, _ store.Admission, id session.ID) error {
+		"rail's": func(t *testing.T, s *services, _ admission.Request, id session.ID) error {
 			t.Helper()
 			return second(s.Payments(t.Context(), id))
 		},
-		"ended": func(t *testing.T, s *services, asks store.Admission, _ session.ID) error {
+		"ended": func(t *testing.T, s *services, asks admission.Request, _ session.ID) error {
 			t.Helper()
 			return second(s.ReadEnded(t.Context(), newAccount(asks), store.EndedQuery{Limit: 5}))
 		},
@@ -304,7 +289,7 @@ func fullReads() (cases []storetest.FullCase) {
 		for _, expires := range []bool{false, true} {
 			cases = append(cases, storetest.FullCase{
 				Name: fmt.Sprintf("%s read, due=%t", name, expires),
-				Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+				Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 					t.Helper()
 					request := newSession()
 					if expires {
@@ -323,24 +308,24 @@ func fullReads() (cases []storetest.FullCase) {
 }
 
 func fullSweeps(c *goredis.Client) []storetest.FullCase {
-	sweep := func(t *testing.T, s *services, asks store.Admission) func() error {
+	sweep := func(t *testing.T, s *services, asks admission.Request) func() error {
 		t.Helper()
 		return func() error { return second(s.Sweep(t.Context(), session.MerchantBucket(asks.MerchantID), 10)) }
 	}
 	return []storetest.FullCase{
-		{Name: "sweep of sessions that are due", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "sweep of sessions that are due", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			due(t, s, mustCreate(t, s, asks, with(newSession(), short)).Session)
 			return sweep(t, s, asks)
 		}},
-		{Name: "sweep of a session that has ended", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "sweep of a session that has ended", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			created := mustCreate(t, s, asks, with(newSession(), lasting(50*time.Millisecond))).Session
 			cancelled(t, s, asks, created.ID)
 			due(t, s, created)
 			return sweep(t, s, asks)
 		}},
-		{Name: "sweep of an unreadable session", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "sweep of an unreadable session", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			created := mustCreate(t, s, asks, with(newSession(), short)).Session
 			due(t, s, created)
@@ -348,7 +333,7 @@ func fullSweeps(c *goredis.Client) []storetest.FullCase {
 			must(t, c.HSet(t.Context(), key, "x", "garbage").Err())
 			return sweep(t, s, asks)
 		}},
-		{Name: "sweep of a session that is listed by itself", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "sweep of a session that is listed by itself", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			created := mustCreate(t, s, asks, with(newSession(), short)).Session
 			due(t, s, created)

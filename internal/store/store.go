@@ -7,32 +7,21 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
-// Each error says what the caller gets to know. Beside these there are redis.ErrCorrupt and redis.ErrUnavailable. None of them
+// Each error says what the caller gets to know. Beside these there are those of package admission, redis.ErrCorrupt and redis.ErrUnavailable. None of them
 // ever holds a key, a digest or an e-mail address.
 var (
-	// ErrKeyRejected says that the presented API key is not, or no longer, accepted.
-	ErrKeyRejected = errors.New("the API key is not accepted")
-	// ErrMerchantNotActive says that key or session are good, but their merchant is not active.
-	ErrMerchantNotActive = errors.New("the merchant is not active")
-	// ErrForbidden says that key and merchant are good, but the key has no permission for the request.
-	ErrForbidden = errors.New("the API key has no permission for the request")
-	// ErrRateLimited says that the caller is over its limit; the Quota is filled.
-	ErrRateLimited = errors.New("over the rate limit")
-	// ErrRotationLimited is an ErrRateLimited about the rotations of one ApiKey.
-	ErrRotationLimited = fmt.Errorf("%w: rotations of an API key", ErrRateLimited)
 	// ErrNotFound says that there is no such session for this caller; the Quota is filled.
 	ErrNotFound = errors.New("no such session")
 	// ErrIdempotencyMismatch says that the Idempotency-Key was used with another charge; the Quota
@@ -83,11 +72,11 @@ type Options struct {
 	History feed.History
 	// Receipts: customers get a mail, so their addresses are stored until then. Those of test mode never are.
 	Receipts bool
-	// LastUseStep is how often the last use of each digest is written, at most, by each replica. Default published.LastUseStep.
-	LastUseStep time.Duration
+	// Admitter admits requests of merchants. Default: one of this Store's own.
+	Admitter *admission.Admitter
 }
 
-// Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis. What takes an Admission is a request of a
+// Store is the sessions in Redis. It is safe for concurrent use, and any number of them may share one Redis. What takes an admission.Request is a request of a
 // merchant, and admitted and counted in the same script; Read methods are for callers whose rights were checked elsewhere.
 type Store struct {
 	redis      *redis.Client
@@ -95,7 +84,7 @@ type Store struct {
 	history    feed.History
 	receipts   bool
 	historyArg string // the history as scripts read it
-	uses       *lastUses
+	admitter   *admission.Admitter
 }
 
 // New returns the store in a Redis.
@@ -105,7 +94,7 @@ func New(client *redis.Client, options Options) (*Store, error) {
 	}
 	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention),
 		history: options.History.WithDefaults(), receipts: options.Receipts, historyArg: options.History.String(),
-		uses: newLastUses(cmp.Or(options.LastUseStep, published.LastUseStep))}, nil
+		admitter: cmp.Or(options.Admitter, admission.New(client, 0))}, nil
 }
 
 // Validate checks the options.
@@ -128,27 +117,25 @@ func script(operation string) *redis.Script {
 	return redis.NewScript(operation, redis.Part(files, operation), parts, constants)
 }
 
-var constants = outbox.Constants.With(sessionhash.Constants).With(redis.Constants{
+var constants = outbox.Constants.With(sessionhash.Constants).With(admission.Constants).With(redis.Constants{
 	"const": {
 		"CORRUPT_RETRY_MS":   redis.LuaInt(corruptRetry.Milliseconds()),
 		"DEFAULT_CURRENCY":   redis.LuaText(session.DefaultCurrency),
 		"EVENT_FIELDS":       redis.LuaTexts(feed.SessionFields[:]...),
 		"EVENT_VERSION":      redis.LuaText(decimal(feed.Version)),
 		"MAX_CHUNKS":         redis.LuaInt(maxChunks),
-		"MAX_DIGEST_USES":    redis.LuaInt(published.MaxDigestUses),
 		"MAX_FAILURES":       redis.LuaInt(maxFailures),
 		"MAX_ORDER_SESSIONS": redis.LuaInt(MaxOrderSessions),
 		"RANDOM_LENGTH":      redis.LuaInt(session.RandomLength),
 		"SCANNED_AT_ONCE":    redis.LuaInt(scannedAtOnce),
-		"USE_RETENTION_MS":   redis.LuaInt(useRetention.Milliseconds()),
 	},
 })
 
 // parts are the parts of the scripts, by their names; see redis.NewScript.
 var parts = redis.Parts{
 	"clock":            redis.Clock,
-	"admission":        redis.Part(files, "lib/admission"),
-	"surcharge":        redis.Part(files, "lib/surcharge"),
+	"admission":        admission.Parts["admission"],
+	"surcharge":        admission.Parts["surcharge"],
 	"sessions":         redis.Lazy("open_sessions", outbox.Parts["queue"], outbox.Parts["feed"], redis.Part(files, "lib/sessions")),
 	"public_session":   redis.Part(files, "lib/public_session"),
 	"sweep":            redis.Part(files, "lib/sweep"),
@@ -164,30 +151,63 @@ var parts = redis.Parts{
 }
 
 var (
-	admitScript         = script("admit")
-	admitRotationScript = script("admit_rotation")
-	limitIssueScript    = script("limit_issue")
-	createScript        = script("create")
-	readOriginalScript  = script("read_original")
-	readScript          = script("read")
-	publicReadScript    = script("public_read")
-	watchedReadScript   = script("watched_read")
-	readStoryScript     = script("read_story")
-	readPaymentsScript  = script("read_payments")
-	readFeedScript      = script("read_feed")
-	listOrderScript     = script("list_order")
-	expireOrderScript   = script("expire_order")
-	listEndedScript     = script("list_ended")
-	admitEndedScript    = script("admit_list_ended")
-	cancelScript        = script("cancel")
-	settleScript        = script("settle")
-	holdScript          = script("hold")
-	refundScript        = script("refund")
-	pollOwedScript      = script("poll_owed")
-	listOverdueScript   = script("list_overdue")
-	sweepQueueScript    = script("sweep_queue")
-	sweepSessionScript  = script("sweep_session")
+	createScript       = script("create")
+	readOriginalScript = script("read_original")
+	readScript         = script("read")
+	publicReadScript   = script("public_read")
+	watchedReadScript  = script("watched_read")
+	readStoryScript    = script("read_story")
+	readPaymentsScript = script("read_payments")
+	readFeedScript     = script("read_feed")
+	listOrderScript    = script("list_order")
+	expireOrderScript  = script("expire_order")
+	listEndedScript    = script("list_ended")
+	admitEndedScript   = script("admit_list_ended")
+	cancelScript       = script("cancel")
+	settleScript       = script("settle")
+	holdScript         = script("hold")
+	refundScript       = script("refund")
+	pollOwedScript     = script("poll_owed")
+	listOverdueScript  = script("list_overdue")
+	sweepQueueScript   = script("sweep_queue")
+	sweepSessionScript = script("sweep_session")
 )
+
+// run runs the script of a merchant's request. Beside the errors of an admission there are ErrNotFound and ErrIdempotencyMismatch: then the request
+// was admitted nevertheless.
+func run(ctx context.Context, call *admission.Call, what string) (admission.Admitted, string, redis.Reply, error) {
+	admitted, word, reply, err := call.Run(ctx, what)
+	if err == nil {
+		err = wordError(word)
+	}
+	return admitted, word, reply, err
+}
+
+// The first word of a reply, where it says more than that the request was admitted.
+const (
+	wordCreated  = "CREATED"
+	wordReplayed = "REPLAYED"
+)
+
+// wordError returns the error that the first word of a reply to an admitted request stands for.
+func wordError(word string) error {
+	switch word {
+	case "OK", wordCreated, wordReplayed:
+		return nil
+	case "NOT_FOUND":
+		return ErrNotFound
+	case "MISMATCH":
+		return ErrIdempotencyMismatch
+	}
+	return redis.ErrCorrupt
+}
+
+// endKeys writes the keys of a session that the script may have to expire or end: its own, those that record the event, and the feed.
+func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
+	call.Key("session_key", space, sessionhash.Key, id.String())
+	outbox.WriteKeys(call, space, id, feed.MarkEnded)
+	call.Key("feed_key", space, outbox.FeedKey, id.Account())
+}
 
 // sessionError reads the first word of a reply about one session: whether it is there and can be read.
 func sessionError(reply *redis.Reply) error {

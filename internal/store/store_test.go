@@ -21,10 +21,10 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -126,7 +126,7 @@ func TestOperations_EmbeddedServer(t *testing.T) {
 	if err := s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 9}}); err != nil {
 		t.Errorf("write an override: %v", err)
 	}
-	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+	if _, err := s.Admit(t.Context(), asks); !errors.Is(err, admission.ErrKeyRejected) {
 		t.Errorf("a revoked key: %v", err)
 	}
 }
@@ -134,7 +134,7 @@ func TestOperations_EmbeddedServer(t *testing.T) {
 // The names are a contract: other programs, dashboards and the next release find them.
 func TestKeys_NamesAndLifetimes(t *testing.T) {
 	s := storetest.OpenWith(t, shared.URL(), store.Options{SessionRetention: 48 * time.Hour})
-	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 1 }) // so that its entry stays a while
+	asks := with(merchant(), func(a *admission.Request) { a.Limit.RequestsPerSecond = 1 }) // so that its entry stays a while
 	tag := merchantTag(asks.MerchantID)
 	short := with(newSession(), func(n *store.NewSession) {
 		n.Lifetime = time.Minute
@@ -274,7 +274,7 @@ func TestScripts_DeclareTheirKeys(t *testing.T) {
 }
 
 // everyBranch makes each script write all that it ever does.
-func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store.Admission, c *goredis.Client) {
+func everyBranch(t *testing.T, server *redistest.Server, s *services, asks admission.Request, c *goredis.Client) {
 	t.Helper()
 	ctx, tag := t.Context(), merchantTag(asks.MerchantID)
 	create := func(change ...func(*store.NewSession)) session.Session {
@@ -292,16 +292,6 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks store
 		due(t, s, created)
 		return created.ID
 	}
-	admit := func(change func(*store.Admission)) {
-		_, _ = s.Admit(ctx, with(asks, change)) // some are refused
-	}
-
-	admit(func(*store.Admission) {})
-	admit(func(a *store.Admission) { a.Digest = newDigest() }) // its last use is written
-	admit(func(a *store.Admission) { a.Limit.Burst = 1 })
-	must(t, second(s.AdmitRotation(ctx, asks, ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
-	must(t, second(s.LimitIssue(ctx, keyRef(asks), ratelimit.Policy{RequestsPerSecond: 1, Burst: 100})))
-
 	for range 2 {
 		must(t, second(s.Settle(ctx, create(all).ID, paid("a"))))
 	}
@@ -756,7 +746,7 @@ func TestOperations_MalformedReply(t *testing.T) {
 		server := startFakeServer(t, func([]string) string { return reply })
 		s := open(t, "redis://"+server.addr())
 		for name, operation := range operations {
-			if admitted, err := operation(t.Context(), s, merchant()); !errors.Is(err, redis.ErrCorrupt) || admitted != (store.Admitted{}) {
+			if admitted, err := operation(t.Context(), s, merchant()); !errors.Is(err, redis.ErrCorrupt) || admitted != (admission.Admitted{}) {
 				t.Errorf("%s: answer %q: %+v, %v; want ErrCorrupt", name, reply, admitted, err)
 			}
 		}

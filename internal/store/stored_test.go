@@ -25,9 +25,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // testdata/stored has a directory for each release, and "next" for the code as it is: what the release writes to Redis (redis.json),
@@ -54,15 +56,15 @@ type state struct {
 
 // The callers of the state.
 var (
-	storedMerchant = store.Admission{
+	storedMerchant = admission.Request{
 		MerchantID: "abcdefgh2345", KeyID: "2yylmkzckvhj", Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.NewDigest("stored"), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
 	}
 	// The directory does not know the digest of these callers. The override accepts that of one, and has revoked the other.
-	acceptedByOverride = with(storedMerchant, func(a *store.Admission) {
+	acceptedByOverride = with(storedMerchant, func(a *admission.Request) {
 		a.KeyID, a.Live, a.Digest = "acceptedkey2", false, apikey.NewDigest("rotated")
 	})
-	revokedByOverride = with(storedMerchant, func(a *store.Admission) { a.KeyID = "revokedkey22" })
+	revokedByOverride = with(storedMerchant, func(a *admission.Request) { a.KeyID = "revokedkey22" })
 )
 
 const distantFuture = "4102444800000" // the year 2100
@@ -146,11 +148,7 @@ func writeState(t *testing.T, server *redistest.Server) state {
 
 func storedServices(t *testing.T, server *redistest.Server) *services {
 	t.Helper()
-	s := open(t, server.URL())
-	var err error
-	s.Store, err = store.New(s.Client, store.Options{Receipts: true})
-	must(t, err)
-	return s
+	return storetest.OpenWith(t, server.URL(), store.Options{Receipts: true})
 }
 
 // readState reads all that was stored, as a release finds it that was just installed.

@@ -11,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -20,7 +21,7 @@ func TestTestMode_SessionsApart(t *testing.T) {
 	test := with(live, inTestMode)
 	once := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1001") })
 	ids := map[bool]session.ID{}
-	for _, asks := range []store.Admission{live, test} {
+	for _, asks := range []admission.Request{live, test} {
 		created := mustCreate(t, s, asks, once)
 		if created.Replayed || created.Session.ID.TestMode() != asks.TestMode {
 			t.Fatalf("test mode %t: %+v", asks.TestMode, created)
@@ -30,7 +31,7 @@ func TestTestMode_SessionsApart(t *testing.T) {
 		}
 		ids[asks.TestMode] = created.Session.ID
 	}
-	for _, asks := range []store.Admission{live, test} {
+	for _, asks := range []admission.Request{live, test} {
 		own, foreign := ids[asks.TestMode], ids[!asks.TestMode]
 		if _, read, err := s.Session(ctx, asks, foreign); !errors.Is(err, store.ErrNotFound) || !read.ID.IsZero() {
 			t.Errorf("test mode %t reads a session of the other mode: %+v, %v", asks.TestMode, read, err)
@@ -69,11 +70,11 @@ func TestTestMode_OwnLimit(t *testing.T) {
 	one := ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}
 	exhaust := func(what string, ask func() error) {
 		t.Helper()
-		eventually(t, what+" is over its limit", func() bool { return errors.Is(ask(), store.ErrRateLimited) })
+		eventually(t, what+" is over its limit", func() bool { return errors.Is(ask(), admission.ErrRateLimited) })
 	}
 	for _, testMode := range []bool{false, true} {
 		asks := limited(one)
-		exhausted, other := asks, with(asks, func(a *store.Admission) { a.TestMode = true })
+		exhausted, other := asks, with(asks, func(a *admission.Request) { a.TestMode = true })
 		if testMode {
 			exhausted, other = other, exhausted
 		}
@@ -99,7 +100,7 @@ func TestTestMode_InIDAndRecord(t *testing.T) {
 	live := merchant()
 	test := with(live, inTestMode)
 	tag := merchantTag(live.MerchantID)
-	for asks, want := range map[*store.Admission]string{&live: live.MerchantID, &test: live.MerchantID + ".test"} {
+	for asks, want := range map[*admission.Request]string{&live: live.MerchantID, &test: live.MerchantID + ".test"} {
 		id := mustCreate(t, s, *asks, newSession()).Session.ID
 		got := c.HGetAll(ctx, tag+"session:"+id.String()).Val()
 		if record := want + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t\t\t1001\tAcme Coffee"; len(got) != 2 || got["f"] != record {
@@ -107,7 +108,7 @@ func TestTestMode_InIDAndRecord(t *testing.T) {
 		}
 		other := session.Account(live.MerchantID, !asks.TestMode) + "\t1250\t900000\t\t\t\t\t\tAcme"
 		must(t, c.HSet(ctx, tag+"session:"+id.String(), "f", other).Err())
-		for _, reads := range []store.Admission{live, test} {
+		for _, reads := range []admission.Request{live, test} {
 			if _, read, err := s.Session(ctx, reads, id); err == nil {
 				t.Errorf("a record of the other mode is read: %+v", read)
 			}
@@ -154,7 +155,7 @@ func TestSweep_SettlesTests(t *testing.T) {
 	}
 }
 
-func checkSettled(t *testing.T, s *services, server *redistest.Server, test store.Admission, request store.NewSession, status session.Status, want []v1alpha1.WebhookEvent) {
+func checkSettled(t *testing.T, s *services, server *redistest.Server, test admission.Request, request store.NewSession, status session.Status, want []v1alpha1.WebhookEvent) {
 	t.Helper()
 	c, ctx := client(t, server), t.Context()
 	amount, created := request.Charge.AmountCents, mustCreate(t, s, test, request).Session

@@ -25,6 +25,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -308,16 +309,16 @@ func endpointFaults() []fault {
 // events cancels charges of a merchant, each of which is an event for its webhook.
 func (s *deployment) events(services *storetest.Services, merchant *v1alpha1.Merchant, many int) (ids []string) {
 	s.t.Helper()
-	admission := store.Admission{
+	asks := admission.Request{
 		MerchantID: published.ID(merchant.UID), KeyID: "till", Digest: apikey.NewDigest("key"), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
 	}
 	for range many {
-		_, created, err := services.CreateSession(s.t.Context(), admission, store.NewSession{
+		_, created, err := services.CreateSession(s.t.Context(), asks, store.NewSession{
 			MerchantName: "Acme Coffee", Charge: session.Charge{AmountCents: 100}, Lifetime: time.Hour,
 		})
 		s.must(err)
-		_, _, err = services.Cancel(s.t.Context(), admission, created.Session.ID)
+		_, _, err = services.Cancel(s.t.Context(), asks, created.Session.ID)
 		s.must(err)
 		ids = append(ids, created.Session.ID.String())
 	}

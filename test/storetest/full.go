@@ -15,6 +15,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -25,7 +26,7 @@ type FullCase struct {
 	Store store.Options
 	Redis func(*redis.Options)
 	// Arrange writes what the operation finds, while Redis has room, and returns the operation.
-	Arrange func(t *testing.T, s *Services, asks store.Admission) func() error
+	Arrange func(t *testing.T, s *Services, asks admission.Request) func() error
 	// Drains: the operation takes something out of Redis, or is needed for that, so it succeeds.
 	Drains bool
 }
@@ -60,8 +61,7 @@ func (f FullCase) check(t *testing.T, server *redistest.Server, c *goredis.Clien
 				f.Redis(o)
 			}
 		})
-		s.Store, err = store.New(s.Client, f.Store)
-		Must(t, err)
+		s.reopen(t, f.Store)
 		operation := f.Arrange(t, s, asks)
 		before = snapshot(t, c, asks)
 		earlier := runs(t, registry)
@@ -116,7 +116,7 @@ var (
 
 // snapshot returns all that Redis holds of the merchant's bucket, a line for each entry, without what differs from run to run. Entries of the limiter are left
 // out: they end within a second.
-func snapshot(t *testing.T, c *goredis.Client, asks store.Admission) []string {
+func snapshot(t *testing.T, c *goredis.Client, asks admission.Request) []string {
 	t.Helper()
 	ctx := t.Context()
 	keys, err := c.Keys(ctx, "*").Result()

@@ -2,6 +2,7 @@
 package storetest
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
@@ -55,6 +57,7 @@ func Client(t testing.TB, url string, change ...func(*redis.Options)) *redis.Cli
 // Services are what shares one Redis.
 type Services struct {
 	*store.Store
+	*admission.Admitter
 	*outbox.Outbox
 	*redis.Client
 
@@ -67,7 +70,9 @@ type Services struct {
 func New(t testing.TB, url string, change ...func(*redis.Options)) *Services {
 	t.Helper()
 	client := Client(t, url, change...)
-	return &Services{Store(t, client), outbox.New(client), client, blocked.New(client), keystate.New(client, 0), receipts.New(client)}
+	s := &Services{nil, admission.New(client, 0), outbox.New(client), client, blocked.New(client), keystate.New(client, 0), receipts.New(client)}
+	s.reopen(t, store.Options{})
+	return s
 }
 
 // Store returns a store with the default options.
@@ -88,8 +93,8 @@ func Open(t testing.TB, url string, change ...func(*redis.Options)) *store.Store
 
 // Merchant returns an admission that is admitted: a fresh merchant with a live key and a limit no
 // test reaches by accident.
-func Merchant() store.Admission {
-	return store.Admission{
+func Merchant() admission.Request {
+	return admission.Request{
 		MerchantID: ID(),
 		KeyID:      ID(),
 		Order:      published.Order{Revision: 3},
@@ -100,7 +105,7 @@ func Merchant() store.Admission {
 }
 
 // MerchantIn returns a merchant of the bucket.
-func MerchantIn(bucket session.Bucket) store.Admission {
+func MerchantIn(bucket session.Bucket) admission.Request {
 	for {
 		if asks := Merchant(); session.MerchantBucket(asks.MerchantID) == bucket {
 			return asks
@@ -115,7 +120,7 @@ func ID() string { return strings.ToLower(rand.Text())[:12] }
 func Digest() apikey.Digest { return apikey.NewDigest(rand.Text()) }
 
 // KeyRef names the ApiKey of a merchant's request.
-func KeyRef(asks store.Admission) keystate.Ref {
+func KeyRef(asks admission.Request) keystate.Ref {
 	return keystate.Ref{MerchantID: asks.MerchantID, KeyID: asks.KeyID}
 }
 
@@ -125,6 +130,63 @@ func WriteOverride(t Checker, s *Services, override keystate.Override) {
 	if err := s.Keys.WriteOverride(t.Context(), override); err != nil && !errors.Is(err, keystate.ErrNewerOverride) {
 		t.Fatal(err)
 	}
+}
+
+// LastUses returns what Redis holds of one ApiKey.
+func LastUses(t testing.TB, s *Services, asks admission.Request, known time.Time) (published.DigestUses, keystate.LastUses) {
+	t.Helper()
+	uses, err := s.Keys.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, known)
+	Must(t, err)
+	return uses.Keys[asks.KeyID], uses
+}
+
+// Operations are those of a merchant: each must admit in the same way.
+var Operations = map[string]func(context.Context, *Services, admission.Request) (admission.Admitted, error){
+	"admit": func(ctx context.Context, s *Services, asks admission.Request) (admission.Admitted, error) {
+		return s.Admit(ctx, asks)
+	},
+	"create": func(ctx context.Context, s *Services, asks admission.Request) (admission.Admitted, error) {
+		admitted, _, err := s.CreateSession(ctx, asks, NewSession())
+		return admitted, err
+	},
+	"read": func(ctx context.Context, s *Services, asks admission.Request) (admission.Admitted, error) {
+		admitted, _, err := s.Session(ctx, asks, session.NewID(asks.MerchantID, false))
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil // admitted, which is the question here
+		}
+		return admitted, err
+	},
+	"cancel": func(ctx context.Context, s *Services, asks admission.Request) (admission.Admitted, error) {
+		admitted, _, err := s.Cancel(ctx, asks, session.NewID(asks.MerchantID, false))
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+		return admitted, err
+	},
+	"sessions of an order": func(ctx context.Context, s *Services, asks admission.Request) (admission.Admitted, error) {
+		admitted, _, err := s.OrderSessions(ctx, asks, "1001")
+		return admitted, err
+	},
+	"sessions that ended": func(ctx context.Context, s *Services, asks admission.Request) (admission.Admitted, error) {
+		admitted, _, err := s.Ended(ctx, asks, store.EndedQuery{Limit: 1})
+		return admitted, err
+	},
+	"events": func(ctx context.Context, s *Services, asks admission.Request) (admission.Admitted, error) {
+		admitted, _, err := s.Feed(ctx, asks, feed.Cursor{}, 1)
+		return admitted, err
+	},
+}
+
+// Limited returns a merchant with this limit.
+func Limited(limit ratelimit.Policy) admission.Request {
+	asks := Merchant()
+	asks.Limit = limit
+	return asks
+}
+
+// Payer returns a payer with a limit no test reaches by accident.
+func Payer() store.PublicAdmission {
+	return store.PublicAdmission{Subject: "ip:" + ID(), Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000}}
 }
 
 // NewSession returns a session to be created.
@@ -138,9 +200,9 @@ func NewSession() store.NewSession {
 }
 
 // MustCreate creates a session.
-func MustCreate(t testing.TB, s *Services, admission store.Admission, request store.NewSession) store.Created {
+func MustCreate(t testing.TB, s *Services, asks admission.Request, request store.NewSession) store.Created {
 	t.Helper()
-	_, created, err := s.CreateSession(t.Context(), admission, request)
+	_, created, err := s.CreateSession(t.Context(), asks, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +232,7 @@ func Of(amount int64, p session.Payment) session.Payment {
 var RotatedAt = time.UnixMilli(1_700_000_000_123).UTC()
 
 // Rotation returns the event of a rotation of the merchant's API key. Each generation is issued a millisecond after the one before.
-func Rotation(asks store.Admission, generation int64) feed.Event {
+func Rotation(asks admission.Request, generation int64) feed.Event {
 	rotation := feed.KeyRotation{KeyID: asks.KeyID, Prefix: "mk_live_abcd", Generation: generation, Cause: v1alpha1.RotationAPI}
 	return feed.NewKeyRotated(asks.MerchantID, "Acme Coffee", rotation, RotatedAt.Add(time.Duration(generation-1)*time.Millisecond))
 }
@@ -179,11 +241,17 @@ func Rotation(asks store.Admission, generation int64) feed.Event {
 func OpenWith(t testing.TB, url string, options store.Options) *Services {
 	t.Helper()
 	s := New(t, url)
-	var err error
-	if s.Store, err = store.New(s.Client, options); err != nil {
-		t.Fatal(err)
-	}
+	s.reopen(t, options)
 	return s
+}
+
+// reopen opens the store with other options.
+func (s *Services) reopen(t testing.TB, options store.Options) {
+	t.Helper()
+	options.Admitter = s.Admitter
+	var err error
+	s.Store, err = store.New(s.Client, options)
+	Must(t, err)
 }
 
 // IdempotencyKey returns one of that text.

@@ -24,6 +24,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -238,20 +239,20 @@ func TestWebhook_DispatcherKilled(t *testing.T) {
 func (s tenant) endedSession(redisURL, merchantID string) (id string) {
 	s.T.Helper()
 	sessions := storetest.Open(s.T, redisURL)
-	admission := store.Admission{
+	asks := admission.Request{
 		MerchantID: merchantID,
 		KeyID:      published.ID("key"),
 		Digest:     apikey.NewDigest("key"),
 		Live:       true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 	}
-	_, created, err := sessions.CreateSession(s.T.Context(), admission, store.NewSession{
+	_, created, err := sessions.CreateSession(s.T.Context(), asks, store.NewSession{
 		MerchantName: "Acme", Charge: session.Charge{AmountCents: 1250}, Lifetime: time.Hour,
 	})
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	if _, _, err := sessions.Cancel(s.T.Context(), admission, created.Session.ID); err != nil {
+	if _, _, err := sessions.Cancel(s.T.Context(), asks, created.Session.ID); err != nil {
 		s.T.Fatal(err)
 	}
 	return created.Session.ID.String()

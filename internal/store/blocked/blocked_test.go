@@ -10,7 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/blocked"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -245,8 +245,8 @@ func TestScripts_DeclareTheirKeys(t *testing.T) {
 }
 
 func TestScripts_FullRedis(t *testing.T) {
-	reported := func(blocks string) func(*testing.T, *services, store.Admission) func() error {
-		return func(t *testing.T, s *services, asks store.Admission) func() error {
+	reported := func(blocks string) func(*testing.T, *services, admission.Request) func() error {
+		return func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
 			all, _, err := s.Blocked.List(t.Context(), session.MerchantBucket(asks.MerchantID))
@@ -255,11 +255,11 @@ func TestScripts_FullRedis(t *testing.T) {
 		}
 	}
 	storetest.CheckFull(t, redistest.Start(t), []storetest.FullCase{
-		{Name: "add blocked addresses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "add blocked addresses", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			return func() error { return s.Blocked.Add(t.Context(), asks.MerchantID, map[string]int64{block(1): 1}) }
 		}},
-		{Name: "list blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "list blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
 			return func() error {
@@ -269,7 +269,7 @@ func TestScripts_FullRedis(t *testing.T) {
 		}},
 		{Name: "report blocked addresses", Drains: true, Arrange: reported("a block")},
 		{Name: "report that none is left", Drains: true, Arrange: reported("")},
-		{Name: "forget blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "forget blocked addresses", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			addBlocked(t, s, asks.MerchantID, map[string]int64{block(1): 1})
 			return func() error { return s.Blocked.Forget(t.Context(), asks.MerchantID) }

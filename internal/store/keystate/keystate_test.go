@@ -8,7 +8,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -31,6 +31,7 @@ var (
 	must        = storetest.Must
 	keyRef      = storetest.KeyRef
 	write       = storetest.WriteOverride
+	lastUses    = storetest.LastUses
 )
 
 func second[T any](_ T, err error) error { return err }
@@ -38,11 +39,11 @@ func second[T any](_ T, err error) error { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
 // asking returns the decision on a digest, asked by a replica that knows an older revision.
-func asking(t storetest.Checker, s *services, asks store.Admission, digest apikey.Digest) bool {
+func asking(t storetest.Checker, s *services, asks admission.Request, digest apikey.Digest) bool {
 	t.Helper()
 	asks.Order, asks.Live, asks.Digest = published.Order{}, false, digest
 	_, err := s.Admit(t.Context(), asks)
-	if err != nil && !errors.Is(err, store.ErrKeyRejected) {
+	if err != nil && !errors.Is(err, admission.ErrKeyRejected) {
 		t.Fatal(err)
 	}
 	return err == nil
@@ -60,8 +61,8 @@ func TestScripts_DeclareTheirKeys(t *testing.T) {
 }
 
 func TestScripts_FullRedis(t *testing.T) {
-	write := func(accepted bool) func(t *testing.T, s *services, asks store.Admission) func() error {
-		return func(t *testing.T, s *services, asks store.Admission) func() error {
+	write := func(accepted bool) func(t *testing.T, s *services, asks admission.Request) func() error {
+		return func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			override := keystate.Override{Ref: keyRef(asks), Order: asks.Order}
 			if accepted {
@@ -73,22 +74,22 @@ func TestScripts_FullRedis(t *testing.T) {
 	storetest.CheckFull(t, redistest.Start(t), []storetest.FullCase{
 		{Name: "override of a rotation", Arrange: write(true)},
 		{Name: "revocation", Drains: true, Arrange: write(false)},
-		{Name: "end of a key", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "end of a key", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			return func() error {
 				return s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Order: asks.Order, Ended: true})
 			}
 		}},
-		{Name: "revocation of a key that is gone", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "revocation of a key that is gone", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			must(t, write(true)(t, s, asks)())
 			return func() error { return s.Keys.RevokeGone(t.Context(), keyRef(asks), asks.Order, asks.Order) }
 		}},
-		{Name: "read overrides", Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "read overrides", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			return func() error { return third(s.Keys.Overrides(t.Context(), keyRef(asks))) }
 		}},
-		{Name: "read last uses", Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "read last uses", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			return func() error {
 				return second(s.Keys.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, time.Time{}))

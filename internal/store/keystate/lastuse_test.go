@@ -5,22 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
 const interval = 10 * time.Minute
-
-// lastUses returns what Redis holds of one ApiKey.
-func lastUses(t *testing.T, s *services, asks store.Admission, known time.Time) (published.DigestUses, keystate.LastUses) {
-	t.Helper()
-	uses, err := s.Keys.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, known)
-	must(t, err)
-	return uses.Keys[asks.KeyID], uses
-}
 
 func TestLastUses_ByKey(t *testing.T) {
 	server := redistest.Start(t)

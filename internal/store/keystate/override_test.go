@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
@@ -118,7 +118,7 @@ func TestWriteOverride_Ended(t *testing.T) {
 					t.Error("a replica that knows an older record accepts the key")
 				}
 				asks.Order, asks.Live, asks.Digest = stored.Order, true, digest
-				if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+				if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, admission.ErrKeyRejected) {
 					t.Errorf("a replica that knows the last record: %v", err)
 				}
 			})
@@ -130,7 +130,7 @@ func TestWriteOverride_Ended(t *testing.T) {
 			}
 			at := now.Add(30 * time.Second).UnixMilli() // by the clock of the operator
 			asks.Order, asks.Live = published.Order{Issued: at, Revision: at}, true
-			if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+			if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, admission.ErrKeyRejected) {
 				t.Errorf("a replica that knows the last record: %v", err)
 			}
 		})

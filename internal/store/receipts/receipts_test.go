@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
@@ -34,7 +35,7 @@ var (
 
 func second[T any](_ T, err error) error { return err }
 
-func inTestMode(a *store.Admission) {
+func inTestMode(a *admission.Request) {
 	a.TestMode, a.KeyID, a.Digest = true, storetest.ID(), storetest.Digest()
 }
 
@@ -73,11 +74,11 @@ func TestCreateSession_Address(t *testing.T) {
 	c := client(t, server)
 	for name, test := range map[string]struct {
 		receipts bool
-		change   func(*store.Admission)
+		change   func(*admission.Request)
 		want     bool
 	}{
-		"receipts":    {true, func(*store.Admission) {}, true},
-		"no receipts": {false, func(*store.Admission) {}, false},
+		"receipts":    {true, func(*admission.Request) {}, true},
+		"no receipts": {false, func(*admission.Request) {}, false},
 		"test mode":   {true, inTestMode, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -317,8 +318,8 @@ func TestScripts_DeclareTheirKeys(t *testing.T) {
 }
 
 func TestScripts_FullRedis(t *testing.T) {
-	leased := func(operation func(*testing.T, *services, receipts.Leased) error) func(*testing.T, *services, store.Admission) func() error {
-		return func(t *testing.T, s *services, asks store.Admission) func() error {
+	leased := func(operation func(*testing.T, *services, receipts.Leased) error) func(*testing.T, *services, admission.Request) func() error {
+		return func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			id := mustCreate(t, s, asks, owing()).Session.ID
 			must(t, second(s.Settle(t.Context(), id, paid("a"))))
@@ -328,7 +329,7 @@ func TestScripts_FullRedis(t *testing.T) {
 	}
 	kept := store.Options{Receipts: true}
 	storetest.CheckFull(t, redistest.Start(t), []storetest.FullCase{
-		{Name: "lease", Store: kept, Drains: true, Arrange: func(t *testing.T, s *services, asks store.Admission) func() error {
+		{Name: "lease", Store: kept, Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 			t.Helper()
 			id := mustCreate(t, s, asks, owing()).Session.ID
 			must(t, second(s.Settle(t.Context(), id, paid("a"))))

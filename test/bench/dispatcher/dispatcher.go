@@ -186,8 +186,8 @@ func (b *bench) cancel(ctx context.Context, one pending) error {
 	return err
 }
 
-func admission(merchantID string) store.Admission {
-	return store.Admission{
+func admission(merchantID string) admission.Request {
+	return admission.Request{
 		MerchantID: merchantID, KeyID: "till", Digest: apikey.NewDigest("key"), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: fixture.UnlimitedRate, Burst: fixture.UnlimitedRate},
 	}

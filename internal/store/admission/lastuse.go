@@ -1,13 +1,10 @@
-package store
+package admission
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
 // useRetention is how long the last uses of an ApiKey are kept after the last one.
@@ -56,14 +53,4 @@ func (l *lastUses) forget() {
 }
 
 // UseDue reports whether the next request with a digest writes its last use, if the key is accepted.
-func (s *Store) UseDue(digest apikey.Digest) bool { return s.uses.due(digest, time.Now()) }
-
-// runAdmitted runs the script of a merchant's request. A Redis that was away may have lost the last writes, in a failover for example, so
-// all uses are written again.
-func (s *Store) runAdmitted(ctx context.Context, call *merchantCall) (redis.Reply, error) {
-	reply, err := s.redis.Run(ctx, &call.Call)
-	if err != nil && ctx.Err() == nil && errors.Is(err, redis.ErrUnavailable) {
-		s.uses.forget()
-	}
-	return reply, err
-}
+func (a *Admitter) UseDue(digest apikey.Digest) bool { return a.uses.due(digest, time.Now()) }

@@ -1,4 +1,4 @@
-package store_test
+package admission_test
 
 import (
 	"context"
@@ -16,14 +16,55 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
+type services = storetest.Services
+
+// shared is the redis-server of every test that does not harm its server.
+var shared *redistest.Server
+
+func TestMain(m *testing.M) { redistest.Main(m, func(s *redistest.Server) { shared = s }) }
+
+var (
+	open        = storetest.New
+	client      = storetest.Inspect
+	merchant    = storetest.Merchant
+	newID       = storetest.ID
+	newDigest   = storetest.Digest
+	newSession  = storetest.NewSession
+	mustCreate  = storetest.MustCreate
+	merchantTag = storetest.Tag
+	must        = storetest.Must
+	keyRef      = storetest.KeyRef
+	write       = storetest.WriteOverride
+	operations  = storetest.Operations
+	limited     = storetest.Limited
+	payer       = storetest.Payer
+	lastUses    = storetest.LastUses
+)
+
+func second[T any](_ T, err error) error { return err }
+
+// with returns a changed copy.
+func with[T any](value T, change func(*T)) T {
+	change(&value)
+	return value
+}
+
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	await.Until(t, storetest.Timeout, what, condition)
+}
+
 // allOperations are operations, and the rotation, which a key in its overlap may not do.
-func allOperations() map[string]func(context.Context, *services, store.Admission) (store.Admitted, error) {
+func allOperations() map[string]func(context.Context, *services, admission.Request) (admission.Admitted, error) {
 	all := maps.Clone(operations)
-	all["rotate"] = func(ctx context.Context, s *services, asks store.Admission) (store.Admitted, error) {
+	all["rotate"] = func(ctx context.Context, s *services, asks admission.Request) (admission.Admitted, error) {
 		return s.AdmitRotation(ctx, asks, asks.Limit)
 	}
 	return all
@@ -79,7 +120,7 @@ func TestAdmit_DirectoryAndOverride(t *testing.T) {
 		{"the same revision, neither accepts", alone, 5, false, newDigest(), false},
 	} {
 		for name, operation := range operations {
-			asks := with(merchant(), func(a *store.Admission) {
+			asks := with(merchant(), func(a *admission.Request) {
 				a.Order.Revision, a.Live, a.Digest = test.knows, test.live, test.presented
 			})
 			if test.override != nil {
@@ -93,7 +134,7 @@ func TestAdmit_DirectoryAndOverride(t *testing.T) {
 			if test.accepted && err != nil {
 				t.Errorf("%s: %s: %v, want it accepted", test.desc, name, err)
 			}
-			if !test.accepted && !errors.Is(err, store.ErrKeyRejected) {
+			if !test.accepted && !errors.Is(err, admission.ErrKeyRejected) {
 				t.Errorf("%s: %s: %v, want ErrKeyRejected", test.desc, name, err)
 			}
 		}
@@ -134,7 +175,7 @@ func TestAdmit_Until(t *testing.T) {
 						}
 						write(t, s, override)
 					}
-					if _, err := operation(t.Context(), s, asks); test.accepted != (err == nil) || err != nil && !errors.Is(err, store.ErrKeyRejected) {
+					if _, err := operation(t.Context(), s, asks); test.accepted != (err == nil) || err != nil && !errors.Is(err, admission.ErrKeyRejected) {
 						t.Errorf("%v, want accepted %t", err, test.accepted)
 					}
 				})
@@ -147,12 +188,12 @@ func TestAdmit_RevokedOnOtherReplica(t *testing.T) {
 	s := open(t, shared.URL())
 	for desc, presented := range map[string]apikey.Digest{"a live key": newDigest(), "no digest": {}} {
 		for _, knows := range []int64{1, 5} {
-			asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Digest = knows, presented })
+			asks := with(merchant(), func(a *admission.Request) { a.Order.Revision, a.Digest = knows, presented })
 			revoked := keystate.Override{Ref: keyRef(asks), Order: published.Order{Revision: 5}}
 			if err := s.Keys.WriteOverride(t.Context(), revoked); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Admit(t.Context(), asks); !errors.Is(err, store.ErrKeyRejected) {
+			if _, err := s.Admit(t.Context(), asks); !errors.Is(err, admission.ErrKeyRejected) {
 				t.Errorf("%s, of revision %d: %v, want ErrKeyRejected", desc, knows, err)
 			}
 		}
@@ -162,32 +203,32 @@ func TestAdmit_RevokedOnOtherReplica(t *testing.T) {
 func TestAdmit_OrderOfResults(t *testing.T) {
 	s := open(t, shared.URL())
 	for name, operation := range allOperations() {
-		asks := with(merchant(), func(a *store.Admission) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} })
-		dead := with(asks, func(a *store.Admission) { a.Live = false })
-		inactive := with(asks, func(a *store.Admission) { a.Inactive = true })
-		deadAndInactive := with(inactive, func(a *store.Admission) { a.Live = false })
-		forbidden := with(asks, func(a *store.Admission) { a.Forbidden = true })
-		deadAndForbidden := with(forbidden, func(a *store.Admission) { a.Live = false })
-		inactiveAndForbidden := with(forbidden, func(a *store.Admission) { a.Inactive = true })
+		asks := with(merchant(), func(a *admission.Request) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} })
+		dead := with(asks, func(a *admission.Request) { a.Live = false })
+		inactive := with(asks, func(a *admission.Request) { a.Inactive = true })
+		deadAndInactive := with(inactive, func(a *admission.Request) { a.Live = false })
+		forbidden := with(asks, func(a *admission.Request) { a.Forbidden = true })
+		deadAndForbidden := with(forbidden, func(a *admission.Request) { a.Live = false })
+		inactiveAndForbidden := with(forbidden, func(a *admission.Request) { a.Inactive = true })
 		reject := func(when string) {
 			t.Helper()
 			for _, test := range []struct {
 				desc string
-				asks store.Admission
+				asks admission.Request
 				want error
 			}{
-				{"a dead key", dead, store.ErrKeyRejected},
-				{"a dead key of an inactive merchant", deadAndInactive, store.ErrKeyRejected},
-				{"a dead key without the permission", deadAndForbidden, store.ErrKeyRejected},
-				{"an inactive merchant", inactive, store.ErrMerchantNotActive},
-				{"a key without the permission", forbidden, store.ErrForbidden},
-				{"a key without the permission, of an inactive merchant", inactiveAndForbidden, store.ErrMerchantNotActive},
+				{"a dead key", dead, admission.ErrKeyRejected},
+				{"a dead key of an inactive merchant", deadAndInactive, admission.ErrKeyRejected},
+				{"a dead key without the permission", deadAndForbidden, admission.ErrKeyRejected},
+				{"an inactive merchant", inactive, admission.ErrMerchantNotActive},
+				{"a key without the permission", forbidden, admission.ErrForbidden},
+				{"a key without the permission, of an inactive merchant", inactiveAndForbidden, admission.ErrMerchantNotActive},
 			} {
 				admitted, err := operation(t.Context(), s, test.asks)
-				if !errors.Is(err, test.want) || admitted != (store.Admitted{}) {
+				if !errors.Is(err, test.want) || admitted != (admission.Admitted{}) {
 					t.Errorf("%s: %s, %s: %+v, %v; want nothing and %v", name, test.desc, when, admitted, err, test.want)
 				}
-				if uses, _ := lastUses(t, s, asks, time.Time{}); when == "before" && (uses == "") != errors.Is(test.want, store.ErrKeyRejected) {
+				if uses, _ := lastUses(t, s, asks, time.Time{}); when == "before" && (uses == "") != errors.Is(test.want, admission.ErrKeyRejected) {
 					t.Errorf("%s: after %s the uses are %q", name, test.desc, uses)
 				}
 			}
@@ -199,7 +240,7 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 		}
 		eventually(t, name+" is over the limit", func() bool {
 			_, err := operation(t.Context(), s, asks)
-			return errors.Is(err, store.ErrRateLimited)
+			return errors.Is(err, admission.ErrRateLimited)
 		})
 		reject("over the limit")
 	}
@@ -210,7 +251,7 @@ func TestAdmit_ForbiddenByOverride(t *testing.T) {
 	s := open(t, shared.URL())
 	for name, operation := range allOperations() {
 		current, replaced := newDigest(), newDigest()
-		asks := with(merchant(), func(a *store.Admission) { a.Order.Revision, a.Forbidden = 4, true })
+		asks := with(merchant(), func(a *admission.Request) { a.Order.Revision, a.Forbidden = 4, true })
 		write(t, s, keystate.Override{Ref: keyRef(asks), Order: published.Order{Issued: asks.Order.Issued, Revision: 5}, Accepted: []keystate.Accepted{{Digest: current}}})
 		for _, test := range []struct {
 			desc      string
@@ -218,11 +259,11 @@ func TestAdmit_ForbiddenByOverride(t *testing.T) {
 			presented apikey.Digest
 			want      error
 		}{
-			{"a fresh key that the directory does not know", false, current, store.ErrForbidden},
-			{"a replaced key that the directory accepts", true, replaced, store.ErrKeyRejected},
+			{"a fresh key that the directory does not know", false, current, admission.ErrForbidden},
+			{"a replaced key that the directory accepts", true, replaced, admission.ErrKeyRejected},
 		} {
-			request := with(asks, func(a *store.Admission) { a.Live, a.Digest = test.live, test.presented })
-			if admitted, err := operation(t.Context(), s, request); !errors.Is(err, test.want) || admitted != (store.Admitted{}) {
+			request := with(asks, func(a *admission.Request) { a.Live, a.Digest = test.live, test.presented })
+			if admitted, err := operation(t.Context(), s, request); !errors.Is(err, test.want) || admitted != (admission.Admitted{}) {
 				t.Errorf("%s: %s: %+v, %v; want %v", name, test.desc, admitted, err, test.want)
 			}
 		}
@@ -247,12 +288,12 @@ func TestAdmit_IssueTimeBeforeRevision(t *testing.T) {
 		{"issued since, asked with the dead key", published.Order{Issued: override.Issued + 1, Revision: 1}, current, false, false},
 		{"of the same issue, changed since", published.Order{Issued: override.Issued, Revision: override.Revision + 1}, current, true, true},
 	} {
-		asks := with(merchant(), func(a *store.Admission) {
+		asks := with(merchant(), func(a *admission.Request) {
 			a.Order, a.Live, a.Digest = test.knows, test.live, test.presented
 		})
 		write(t, s, keystate.Override{Ref: keyRef(asks), Order: override, Accepted: []keystate.Accepted{{Digest: current}}})
 		for name, operation := range operations {
-			if _, err := operation(t.Context(), s, asks); (err == nil) != test.accepted || (err != nil && !errors.Is(err, store.ErrKeyRejected)) {
+			if _, err := operation(t.Context(), s, asks); (err == nil) != test.accepted || (err != nil && !errors.Is(err, admission.ErrKeyRejected)) {
 				t.Errorf("%s: %s: %v, want it accepted: %v", test.desc, name, err, test.accepted)
 			}
 		}
@@ -267,13 +308,13 @@ func TestAdmitRotation_Limit(t *testing.T) {
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
 	began := time.Now()
 	admitted := 0
-	var denied store.Admitted
+	var denied admission.Admitted
 	for n := range 40 {
 		got, err := replicas[n%2].AdmitRotation(t.Context(), asks, limit)
 		switch {
 		case err == nil:
 			admitted++
-		case !errors.Is(err, store.ErrRotationLimited) || !errors.Is(err, store.ErrRateLimited):
+		case !errors.Is(err, admission.ErrRotationLimited) || !errors.Is(err, admission.ErrRateLimited):
 			t.Fatal(err)
 		default:
 			denied = got
@@ -288,12 +329,12 @@ func TestAdmitRotation_Limit(t *testing.T) {
 	if _, err := replicas[0].Admit(t.Context(), asks); err != nil {
 		t.Errorf("another request with the key: %v", err)
 	}
-	other := with(asks, func(a *store.Admission) { a.KeyID = newID() })
+	other := with(asks, func(a *admission.Request) { a.KeyID = newID() })
 	if _, err := replicas[0].AdmitRotation(t.Context(), other, limit); err != nil {
 		t.Errorf("another key of the merchant: %v", err)
 	}
-	dead := with(asks, func(a *store.Admission) { a.Live = false })
-	if _, err := replicas[0].AdmitRotation(t.Context(), dead, limit); !errors.Is(err, store.ErrKeyRejected) {
+	dead := with(asks, func(a *admission.Request) { a.Live = false })
+	if _, err := replicas[0].AdmitRotation(t.Context(), dead, limit); !errors.Is(err, admission.ErrKeyRejected) {
 		t.Errorf("a dead key: %v", err)
 	}
 	key := keyRef(asks)
@@ -313,7 +354,7 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: 2}
 	current := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
 	current.Live = false // the directory of this replica is behind
-	replaced := with(current, func(a *store.Admission) { a.Digest = newDigest() })
+	replaced := with(current, func(a *admission.Request) { a.Digest = newDigest() })
 	override := keystate.Override{
 		Ref:      keyRef(current),
 		Order:    published.Order{Issued: current.Order.Issued + 1, Revision: current.Order.Revision + 1},
@@ -322,13 +363,13 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 	if err := s.Keys.WriteOverride(t.Context(), override); err != nil {
 		t.Fatal(err)
 	}
-	for name, asks := range map[string]store.Admission{
-		"the override knows of the rotation":  with(replaced, func(a *store.Admission) { a.Live = true }),
-		"the directory knows of the rotation": with(replaced, func(a *store.Admission) { a.Order.Issued = override.Order.Issued + 1 }),
-		"both know of the rotation":           with(replaced, func(a *store.Admission) { a.Order = override.Order }),
+	for name, asks := range map[string]admission.Request{
+		"the override knows of the rotation":  with(replaced, func(a *admission.Request) { a.Live = true }),
+		"the directory knows of the rotation": with(replaced, func(a *admission.Request) { a.Order.Issued = override.Order.Issued + 1 }),
+		"both know of the rotation":           with(replaced, func(a *admission.Request) { a.Order = override.Order }),
 	} {
 		for range 10 {
-			if _, err := s.AdmitRotation(t.Context(), asks, limit); !errors.Is(err, store.ErrKeyRejected) {
+			if _, err := s.AdmitRotation(t.Context(), asks, limit); !errors.Is(err, admission.ErrKeyRejected) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -357,7 +398,7 @@ func TestLimit_Burst(t *testing.T) {
 		admitted, err := s.Admit(t.Context(), asks)
 		elapsed := admitted.Now.Sub(first.Now)
 		backlog := time.Duration(passed)*time.Second - elapsed
-		if errors.Is(err, store.ErrRateLimited) {
+		if errors.Is(err, admission.ErrRateLimited) {
 			if admitted.Remaining != 0 || admitted.Reset != backlog || admitted.RetryAfter != backlog-599*time.Second {
 				t.Errorf("limited: %+v after %s, want reset %s", admitted.Quota, elapsed, backlog)
 			}
@@ -384,11 +425,11 @@ func TestLimit_RetryAfter(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 20, Burst: 2})
 	for range 3 { // three times over the limit and back
-		var denied store.Admitted
+		var denied admission.Admitted
 		eventually(t, "the limit is reached", func() bool {
 			admitted, err := s.Admit(t.Context(), asks)
 			denied = admitted
-			return errors.Is(err, store.ErrRateLimited)
+			return errors.Is(err, admission.ErrRateLimited)
 		})
 		if denied.RetryAfter <= 0 || denied.RetryAfter > 50*time.Millisecond {
 			t.Fatalf("retry after %s at 20 requests per second", denied.RetryAfter)
@@ -421,7 +462,7 @@ func TestLimit_NeverExceedsBurstAndRate(t *testing.T) {
 			callers.Go(func() {
 				for range 30 {
 					admitted, err := replicas[i%2].Admit(t.Context(), asks)
-					if errors.Is(err, store.ErrRateLimited) {
+					if errors.Is(err, admission.ErrRateLimited) {
 						continue
 					}
 					mu.Lock()
@@ -467,13 +508,13 @@ func TestLimit_OnePerCaller(t *testing.T) {
 func TestLimit_SharedByKeysOfMerchant(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
-	second := with(asks, func(a *store.Admission) { a.KeyID, a.Digest = newID(), newDigest() })
+	second := with(asks, func(a *admission.Request) { a.KeyID, a.Digest = newID(), newDigest() })
 	eventually(t, "what one key spends, the other lacks", func() bool {
-		if _, err := s.Admit(t.Context(), asks); err != nil && !errors.Is(err, store.ErrRateLimited) {
+		if _, err := s.Admit(t.Context(), asks); err != nil && !errors.Is(err, admission.ErrRateLimited) {
 			t.Fatal(err)
 		}
 		_, err := s.Admit(t.Context(), second)
-		return errors.Is(err, store.ErrRateLimited)
+		return errors.Is(err, admission.ErrRateLimited)
 	})
 }
 
@@ -490,7 +531,7 @@ func TestLimit_TATBeyondBurstIsCut(t *testing.T) {
 	client(t, shared).Set(t.Context(), key, now.Now.Add(time.Hour).UnixMicro(), time.Hour)
 
 	denied, err := s.Admit(t.Context(), asks)
-	if !errors.Is(err, store.ErrRateLimited) || denied.RetryAfter != 10*time.Millisecond || denied.Reset != 30*time.Millisecond {
+	if !errors.Is(err, admission.ErrRateLimited) || denied.RetryAfter != 10*time.Millisecond || denied.Reset != 30*time.Millisecond {
 		t.Errorf("%+v, %v; want ErrRateLimited with one interval to wait", denied.Quota, err)
 	}
 	eventually(t, "the merchant passes again", func() bool {
@@ -501,7 +542,7 @@ func TestLimit_TATBeyondBurstIsCut(t *testing.T) {
 
 func TestLimit_EntryExpires(t *testing.T) {
 	s := open(t, shared.URL())
-	asks := with(merchant(), func(a *store.Admission) { a.Limit.RequestsPerSecond = 200 })
+	asks := with(merchant(), func(a *admission.Request) { a.Limit.RequestsPerSecond = 200 })
 	if _, err := s.Admit(t.Context(), asks); err != nil {
 		t.Fatal(err)
 	}
@@ -519,9 +560,45 @@ func TestAdmit_UnreadableOverride(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, operation := range operations {
-			if admitted, err := operation(t.Context(), s, asks); !errors.Is(err, redis.ErrCorrupt) || admitted != (store.Admitted{}) {
+			if admitted, err := operation(t.Context(), s, asks); !errors.Is(err, redis.ErrCorrupt) || admitted != (admission.Admitted{}) {
 				t.Errorf("override %q: %s: %+v, %v; want ErrCorrupt", text, name, admitted, err)
 			}
 		}
 	}
+}
+
+func TestScripts_DeclareTheirKeys(t *testing.T) {
+	server := redistest.Start(t)
+	s, asks := open(t, server.URL()), merchant()
+	storetest.CheckDeclared(t, server, func() {
+		must(t, second(s.Admit(t.Context(), asks)))
+		must(t, second(s.Admit(t.Context(), with(asks, func(a *admission.Request) { a.Digest = newDigest() })))) // its last use is written
+		_, _ = s.Admit(t.Context(), with(asks, func(a *admission.Request) { a.Limit.Burst = 1 }))                // it may be refused
+		limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: 100}
+		must(t, second(s.AdmitRotation(t.Context(), asks, limit)))
+		must(t, second(s.LimitIssue(t.Context(), keyRef(asks), limit)))
+	})
+}
+
+func TestScripts_FullRedis(t *testing.T) {
+	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: 10}
+	storetest.CheckFull(t, redistest.Start(t), []storetest.FullCase{
+		{Name: "first request", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+			t.Helper()
+			return func() error { return second(s.Admit(t.Context(), asks)) }
+		}},
+		{Name: "later request", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+			t.Helper()
+			must(t, second(s.Admit(t.Context(), asks)))
+			return func() error { return second(s.Admit(t.Context(), asks)) }
+		}},
+		{Name: "rotation by the key", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+			t.Helper()
+			return func() error { return second(s.AdmitRotation(t.Context(), asks, limit)) }
+		}},
+		{Name: "rotation on the internal port", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+			t.Helper()
+			return func() error { return second(s.LimitIssue(t.Context(), keyRef(asks), limit)) }
+		}},
+	})
 }

@@ -1,4 +1,4 @@
-package store_test
+package admission_test
 
 import (
 	"errors"
@@ -9,9 +9,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
-	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store"
-	"github.com/merchant-operator/merchant-operator/internal/store/keystate"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 )
 
@@ -19,7 +17,7 @@ const interval = 10 * time.Minute
 
 // What Redis holds of a digest's last use must never be older than the interval, however often intervals change.
 func TestLastUses_OnceInTenMinutes(t *testing.T) {
-	uses, now := store.NewUseMemory(), time.Unix(1_800_000_000, 0)
+	uses, now := admission.NewUseMemory(), time.Unix(1_800_000_000, 0)
 	key, rejected := newDigest(), newDigest()
 	var written time.Time
 	writes := 0
@@ -44,7 +42,7 @@ func TestLastUses_OnceInTenMinutes(t *testing.T) {
 
 // Digests that are not used any more are forgotten.
 func TestLastUses_Forgotten(t *testing.T) {
-	uses, now := store.NewUseMemory(), time.Unix(1_800_000_000, 0)
+	uses, now := admission.NewUseMemory(), time.Unix(1_800_000_000, 0)
 	first := newDigest()
 	uses.Due(first, now)
 	uses.MarkWritten(first)
@@ -54,21 +52,13 @@ func TestLastUses_Forgotten(t *testing.T) {
 	}
 }
 
-// lastUses returns what Redis holds of one ApiKey.
-func lastUses(t *testing.T, s *services, asks store.Admission, known time.Time) (published.DigestUses, keystate.LastUses) {
-	t.Helper()
-	uses, err := s.Keys.LastUses(t.Context(), session.MerchantBucket(asks.MerchantID), []string{asks.KeyID}, known)
-	must(t, err)
-	return uses.Keys[asks.KeyID], uses
-}
-
 // Each digest of an ApiKey has its own last use, in the first request of this replica and then every ten minutes.
 func TestAdmit_LastUseOfEachDigest(t *testing.T) {
 	server := redistest.Start(t)
 	s, c, asks := open(t, server.URL()), client(t, server), merchant()
 	old := asks
 	old.Digest = newDigest()
-	admit := func(a store.Admission) time.Time {
+	admit := func(a admission.Request) time.Time {
 		t.Helper()
 		admitted, err := s.Admit(t.Context(), a)
 		must(t, err)
@@ -102,33 +92,33 @@ func TestAdmit_LastUseOfEachDigest(t *testing.T) {
 func TestAdmit_LastUseOfRejectedRequests(t *testing.T) {
 	server := redistest.Start(t)
 	c := client(t, server)
-	admit := func(s *services, a store.Admission) error {
+	admit := func(s *services, a admission.Request) error {
 		_, err := s.Admit(t.Context(), a)
 		return err
 	}
-	create := func(s *services, a store.Admission) error {
+	create := func(s *services, a admission.Request) error {
 		_, _, err := s.CreateSession(t.Context(), a, newSession())
 		return err
 	}
-	rotate := func(s *services, a store.Admission) error {
+	rotate := func(s *services, a admission.Request) error {
 		_, err := s.AdmitRotation(t.Context(), a, a.Limit)
 		return err
 	}
-	dead := with(merchant(), func(a *store.Admission) { a.Live = false })
-	inactive := with(merchant(), func(a *store.Admission) { a.Inactive = true })
-	forbidden := with(merchant(), func(a *store.Admission) { a.Forbidden = true })
+	dead := with(merchant(), func(a *admission.Request) { a.Live = false })
+	inactive := with(merchant(), func(a *admission.Request) { a.Inactive = true })
+	forbidden := with(merchant(), func(a *admission.Request) { a.Forbidden = true })
 	for name, test := range map[string]struct {
-		asks    store.Admission
-		request func(*services, store.Admission) error
+		asks    admission.Request
+		request func(*services, admission.Request) error
 		want    error
 		used    bool
 	}{
-		"a dead key":         {dead, admit, store.ErrKeyRejected, false},
-		"inactive merchant":  {inactive, admit, store.ErrMerchantNotActive, true},
-		"no charge for it":   {inactive, create, store.ErrMerchantNotActive, true},
-		"no permission":      {forbidden, admit, store.ErrForbidden, true},
-		"over the limit":     {merchant(), admit, store.ErrRateLimited, true},
-		"too many rotations": {merchant(), rotate, store.ErrRotationLimited, true},
+		"a dead key":         {dead, admit, admission.ErrKeyRejected, false},
+		"inactive merchant":  {inactive, admit, admission.ErrMerchantNotActive, true},
+		"no charge for it":   {inactive, create, admission.ErrMerchantNotActive, true},
+		"no permission":      {forbidden, admit, admission.ErrForbidden, true},
+		"over the limit":     {merchant(), admit, admission.ErrRateLimited, true},
+		"too many rotations": {merchant(), rotate, admission.ErrRotationLimited, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, tag := open(t, server.URL()), merchantTag(test.asks.MerchantID)
