@@ -306,9 +306,10 @@ func TestReportHealth_FailingLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// slowWriter is a Writer in front of a webhook that answers nothing in one namespace. It has a clock of the test.
+// slowWriter is a Writer in front of a slow webhook in one namespace. It has a clock of the test.
 type slowWriter struct {
 	Writer
+	slowWebhook
 
 	namespace string
 	clock     time.Time
@@ -320,8 +321,20 @@ func (w *slowWriter) write(endpoint endpoints.Endpoint) error {
 		return nil
 	}
 	w.slow++
-	w.clock = w.clock.Add(reportTimeout)
-	return context.DeadlineExceeded
+	w.clock = w.clock.Add(w.took)
+	return w.err
+}
+
+// slowWebhook is an admission webhook that takes so long and then fails, unless err is nil.
+type slowWebhook struct {
+	took time.Duration
+	err  error
+}
+
+var slowWebhooks = map[string]slowWebhook{
+	"that answers nothing":         {reportTimeout, context.DeadlineExceeded},
+	"that takes almost a second":   {990 * time.Millisecond, nil},
+	"that takes a tenth of second": {100 * time.Millisecond, nil},
 }
 
 func (w *slowWriter) Report(ctx context.Context, endpoint endpoints.Endpoint, report Report) error {
@@ -345,12 +358,12 @@ func (w *slowWriter) ReportAllowlist(ctx context.Context, endpoint endpoints.End
 	return w.Writer.ReportAllowlist(ctx, endpoint, refused)
 }
 
-// newSlowFixture has a Reporter, and many Merchants in a namespace with a webhook that answers nothing.
-func newSlowFixture(t *testing.T) (f testFixture, r *Reporter, slow *slowWriter, attackers []endpoints.Endpoint) {
+// newSlowFixture has a Reporter, and many Merchants in a namespace with a slow webhook.
+func newSlowFixture(t *testing.T, webhook slowWebhook) (f testFixture, r *Reporter, slow *slowWriter, attackers []endpoints.Endpoint) {
 	t.Helper()
 	f = newFixture(t)
 	r = f.reporter()
-	slow = &slowWriter{Writer: r.writer, namespace: "slow", clock: time.Now()}
+	slow = &slowWriter{Writer: r.writer, slowWebhook: webhook, namespace: "slow", clock: time.Now()}
 	r.writer, r.now = slow, func() time.Time { return slow.clock }
 	for range 3 * changesPerRound {
 		attacker := f.EndpointAt("https://shop.example/", 7)
@@ -363,15 +376,26 @@ func newSlowFixture(t *testing.T) (f testFixture, r *Reporter, slow *slowWriter,
 
 // A slow admission webhook in one namespace delays a report to another by one write, and takes a thirtieth of the time of all reports.
 func TestReportHealth_SlowNamespace(t *testing.T) {
-	f, r, slow, attackers := newSlowFixture(t)
+	for name, webhook := range slowWebhooks {
+		t.Run(name, func(t *testing.T) { testReportHealthBeside(t, webhook) })
+	}
+}
+
+func testReportHealthBeside(t *testing.T, webhook slowWebhook) {
+	t.Helper()
+	f, r, slow, attackers := newSlowFixture(t, webhook)
 	for _, attacker := range attackers {
 		f.Disable(t, attacker)
 	}
 	f.Disable(t, f.EndpointAt("https://shop.example/", 7))
 	f.block(t, f.guarded(9, "203.0.113.0/24").MerchantID, "198.51.100.0/24")
 	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
-	if health, lists := len(f.reports.All()), len(f.reports.Allowlists()); health != 1 || lists != 1 {
-		t.Errorf("%d reports of health and %d of blocked addresses in the first round, want one of each", health, lists)
+	health, lists := len(f.reports.All()), len(f.reports.Allowlists())
+	if webhook.err == nil {
+		health -= slow.slow // of the attackers
+	}
+	if health != 1 || lists != 1 || slow.slow > 1 {
+		t.Errorf("%d reports of health, %d of blocked addresses and %d slow ones in the first round, want one of each", health, lists, slow.slow)
 	}
 	const rounds, interval = 500, 4 * time.Second
 	began := slow.clock
@@ -379,7 +403,7 @@ func TestReportHealth_SlowNamespace(t *testing.T) {
 		slow.clock = slow.clock.Add(interval)
 		dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	}
-	if took := time.Duration(slow.slow) * reportTimeout; took > slow.clock.Sub(began)/restFactor+reportTimeout {
+	if took := time.Duration(slow.slow) * webhook.took; took > slow.clock.Sub(began)/restFactor+webhook.took {
 		t.Errorf("%s of %s went into slow writes", took, slow.clock.Sub(began))
 	}
 	if slow.slow < 3 {
@@ -389,7 +413,14 @@ func TestReportHealth_SlowNamespace(t *testing.T) {
 
 // The same for what is done about a change.
 func TestHandleChanges_SlowNamespace(t *testing.T) {
-	f, r, slow, attackers := newSlowFixture(t)
+	for name, webhook := range slowWebhooks {
+		t.Run(name, func(t *testing.T) { testHandleChangesBeside(t, webhook) })
+	}
+}
+
+func testHandleChangesBeside(t *testing.T, webhook slowWebhook) {
+	t.Helper()
+	f, r, slow, attackers := newSlowFixture(t, webhook)
 	for _, attacker := range attackers {
 		r.changes.Add(attacker.MerchantID)
 	}
@@ -398,7 +429,7 @@ func TestHandleChanges_SlowNamespace(t *testing.T) {
 	f.Index.Put(victim)
 	r.changes.Add(victim.MerchantID)
 	_, _ = r.handleChanges(t.Context()) // the slow ones fail
-	if tests := f.reports.Triggers(); len(tests) != 1 || slow.slow > 1 {
+	if tests := f.reports.Triggers(); !slices.Contains(tests, victim.TestTrigger) || slow.slow > 1 {
 		t.Errorf("tests %v are reported, after %d slow writes", tests, slow.slow)
 	}
 }

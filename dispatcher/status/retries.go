@@ -15,10 +15,12 @@ const (
 	// firstRetry is the time to the third try of a report: the second one is made in the next round. Each further one takes twice as long, up to
 	// the interval in which a merchant may report changes anyway.
 	firstRetry, maxRetry = 4 * time.Second, outbox.ReportInterval
-	// slowReport is how long a report may take at no cost to its namespace. After a slower one the namespace rests for restFactor times as long,
-	// and twice as long after each further one in a row, up to maxRest. So one namespace takes at most a thirtieth of the time of all reports.
-	slowReport = time.Second
-	restFactor = 30
+	// slowReport is how long a report may take at no cost to its namespace: several times what an API server needs. After a slower one the
+	// namespace rests for restFactor times as long, so it takes at most a thirtieth of the time of all reports. After one of stuckReport and more
+	// the rest is twice as long for each further one in a row, up to maxRest.
+	slowReport  = 50 * time.Millisecond
+	stuckReport = time.Second
+	restFactor  = 30
 	maxRest    = 10 * time.Minute
 	// forgetRetry is how long after its next try a merchant or a namespace is forgotten.
 	forgetRetry = 10 * time.Minute
@@ -58,10 +60,12 @@ func (r *retries) note(ctx context.Context, endpoint endpoints.Endpoint, now tim
 		return false // because of the shutdown
 	}
 	namespace := endpoint.Merchant.Namespace
-	if took >= slowReport {
-		last := r.namespaces[namespace].reports
+	switch last := r.namespaces[namespace].reports; {
+	case took >= stuckReport:
 		r.namespaces[namespace] = retry{last + 1, now.Add(min(restFactor*took<<min(last, 8), maxRest))}
-	} else {
+	case took >= slowReport:
+		r.namespaces[namespace] = retry{0, now.Add(restFactor * took)}
+	default:
 		delete(r.namespaces, namespace)
 	}
 	if done {
