@@ -21,7 +21,7 @@ const (
 	slowReport  = 50 * time.Millisecond
 	stuckReport = time.Second
 	restFactor  = 30
-	maxRest    = 10 * time.Minute
+	maxRest     = 10 * time.Minute
 	// forgetRetry is how long after its next try a merchant or a namespace is forgotten.
 	forgetRetry = 10 * time.Minute
 )
