@@ -71,8 +71,8 @@ func (f *floor) merchant(ctx context.Context, i int) error {
 	status := v1alpha1ac.MerchantStatus().
 		WithObservedGeneration(merchant.Generation).
 		WithMerchantID(published.PublicMerchantID(published.ID(merchant.UID))).
-		WithConditions(conditions.ApplyConfigurations(conditions.Ready("Merchant is published and up to date").
-			Conditions(nil, merchant.Generation, time.Now()))...)
+		WithConditions(conditions.ApplyConfigurations(conditions.After(nil,
+			conditions.Ready("Merchant is published and up to date").Notices(), merchant.Generation, time.Now()))...)
 	return f.applyStatus(ctx, merchantsResource, merchant.Name,
 		v1alpha1ac.Merchant(merchant.Name, merchant.Namespace).WithResourceVersion(version).WithStatus(status))
 }
@@ -109,8 +109,8 @@ func (f *floor) key(ctx context.Context, i int) error {
 		WithObservedGeneration(object.Generation).
 		WithKeyID(record.KeyID).WithPrefix(record.Current.Prefix).WithKeyGeneration(record.Generation).
 		WithLastRotation(v1alpha1ac.RotationStatus().WithTime(metav1.NewTime(now)).WithCause(v1alpha1.RotationInitial)).
-		WithConditions(conditions.ApplyConfigurations(conditions.Ready("API key is published and up to date").
-			Conditions(nil, object.Generation, now))...)
+		WithConditions(conditions.ApplyConfigurations(conditions.After(nil,
+			conditions.Ready("API key is published and up to date").Notices(), object.Generation, now))...)
 	return f.applyStatus(ctx, keysResource, object.Name,
 		v1alpha1ac.ApiKey(object.Name, object.Namespace).WithResourceVersion(version).WithStatus(status))
 }
