@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/test/bench/fixture"
 	"github.com/merchant-operator/merchant-operator/test/bench/report"
 )
@@ -166,7 +167,7 @@ func (b *bench) create(ctx context.Context, merchants []fixture.Merchant, count 
 	sessions := make([]pending, count)
 	fixture.Check(fixture.Each(ctx, creators, count, func(ctx context.Context, i int) error {
 		merchant := merchants[i%len(merchants)]
-		_, created, err := b.store.CreateSession(ctx, admission(merchant.ID), store.NewSession{
+		_, created, err := b.store.CreateSession(ctx, asking(merchant.ID), store.NewSession{
 			MerchantName: merchant.Name, Charge: session.Charge{AmountCents: 1250, OrderRef: fmt.Sprintf("order-%06d", i)},
 			Lifetime: 24 * time.Hour,
 		})
@@ -182,11 +183,11 @@ func (b *bench) cancelAll(ctx context.Context, sessions []pending) {
 }
 
 func (b *bench) cancel(ctx context.Context, one pending) error {
-	_, _, err := b.store.Cancel(ctx, admission(one.merchantID), one.id)
+	_, _, err := b.store.Cancel(ctx, asking(one.merchantID), one.id)
 	return err
 }
 
-func admission(merchantID string) admission.Request {
+func asking(merchantID string) admission.Request {
 	return admission.Request{
 		MerchantID: merchantID, KeyID: "till", Digest: apikey.NewDigest("key"), Live: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: fixture.UnlimitedRate, Burst: fixture.UnlimitedRate},
