@@ -695,8 +695,9 @@ func TestPublish_EndsAndRefusedPayments(t *testing.T) {
 	t.Parallel()
 	single, cluster := redistest.Start(t), startCluster(t)
 	slot := int(client(t, cluster[0]).ClusterKeySlot(t.Context(), storetest.BucketTag(7)).Val())
-	t.Run("one server", func(t *testing.T) { checkPublished(t, single.URL(), single) })
+	t.Run("one server", func(t *testing.T) { t.Parallel(); checkPublished(t, single.URL(), single) })
 	t.Run("a cluster", func(t *testing.T) {
+		t.Parallel()
 		checkPublished(t, "redis+cluster://"+cluster[0].Addr(), cluster[slot*3/slots])
 	})
 }

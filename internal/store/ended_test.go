@@ -47,6 +47,7 @@ func TestEnded(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"one server": shared.URL(), "cluster": "redis+cluster://" + startCluster(t)[0].Addr()} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, asks := open(t, url), merchant()
 			want := endEach(t, s, asks)
 			must(t, second(s.Settle(t.Context(), want[0].ID, of(7, paid("b"))))) // a refused payment is no end

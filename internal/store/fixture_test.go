@@ -47,7 +47,6 @@ var (
 	merchantTag    = storetest.Tag
 	must           = storetest.Must
 	keyRef         = storetest.KeyRef
-	write          = storetest.WriteOverride
 	operations     = storetest.Operations
 	limited        = storetest.Limited
 	payer          = storetest.Payer
