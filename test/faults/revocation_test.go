@@ -453,14 +453,42 @@ func neighbourFloods() []neighbourFlood {
 	}
 	return []neighbourFlood{
 		{"slow webhook", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
-			remove := s.slowWebhook(keys[0].Namespace, "", "secrets")
+			remove := s.slowWebhook(keys[0].Namespace, "", "v1", "secrets", s.dryRun(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: keys[0].Namespace, GenerateName: "probe-"},
+			}))
 			patchAll(s, tenant, keys, `{"rotation":{"trigger":"slow"}}`)
 			return remove
 		}},
 		{"slow webhook on Events", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
-			remove := s.slowWebhook(keys[0].Namespace, "events.k8s.io", "events")
+			remove := s.slowWebhook(keys[0].Namespace, "events.k8s.io", "v1", "events", s.dryRun(&eventsv1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: keys[0].Namespace, GenerateName: "probe-"},
+				EventTime:  metav1.NowMicro(), ReportingController: "example.com/probe", ReportingInstance: "probe", Action: "Probe", Reason: "Probe",
+				Type: corev1.EventTypeNormal, Regarding: corev1.ObjectReference{Namespace: keys[0].Namespace},
+			}))
 			stop := callers(4, func(_ caller, n, step int) {
 				patchAll(s, tenant, keys[(4*step+n)%len(keys):][:1], fmt.Sprintf(`{"rotation":{"trigger":"events-%d-%d"}}`, n, step))
+			})
+			return func() {
+				stop()
+				remove()
+			}
+		}},
+		{"slow webhook on the status of Merchants", func(s *deployment, tenant client.Client, keys []*v1alpha1.ApiKey) func() {
+			own := *s
+			own.Namespace = keys[0].Namespace
+			var merchants []*v1alpha1.Merchant
+			for n := range keys {
+				merchants = append(merchants, own.Merchant(fmt.Sprint("slow-", n)))
+			}
+			remove := s.slowWebhook(own.Namespace, v1alpha1.SchemeGroupVersion.Group, v1alpha1.SchemeGroupVersion.Version, "merchants/status", func(ctx context.Context) error {
+				patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`))
+				return shared.Client.Status().Patch(ctx, merchants[0].DeepCopy(), patch, client.DryRunAll)
+			})
+			stop := callers(4, func(_ caller, n, step int) {
+				patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"displayName":"Coffee %d-%d"}}`, n, step))
+				if err := tenant.Patch(s.t.Context(), merchants[(4*step+n)%len(merchants)].DeepCopy(), patch); err != nil {
+					s.t.Error(err)
+				}
 			})
 			return func() {
 				stop()
@@ -489,18 +517,18 @@ func neighbourFloods() []neighbourFlood {
 	}
 }
 
-// slowWebhook lets each write of a resource in a namespace wait for 25 seconds, as a validating webhook of its tenant can.
-func (s *deployment) slowWebhook(namespace, group, resource string) (remove func()) {
+// dryRun returns a probe of slowWebhook, which creates an object without keeping it.
+func (s *deployment) dryRun(object client.Object) (probe func(context.Context) error) {
+	return func(ctx context.Context) error {
+		return shared.Client.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)
+	}
+}
+
+// slowWebhook lets each write of a resource in a namespace wait for 25 seconds, as a validating webhook of its tenant can. probe is such a write,
+// which succeeds without the webhook.
+func (s *deployment) slowWebhook(namespace, group, version, resource string, probe func(context.Context) error) (remove func()) {
 	s.t.Helper()
-	probe := map[string]client.Object{
-		"secrets": &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"}},
-		"events": &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"},
-			EventTime:  metav1.NowMicro(), ReportingController: "example.com/probe", ReportingInstance: "probe", Action: "Probe", Reason: "Probe",
-			Type: corev1.EventTypeNormal, Regarding: corev1.ObjectReference{Namespace: namespace},
-		},
-	}[resource]
-	s.must(shared.Client.Create(s.t.Context(), probe.DeepCopyObject().(client.Object), client.DryRunAll))
+	s.must(probe(s.t.Context()))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
@@ -520,7 +548,7 @@ func (s *deployment) slowWebhook(namespace, group, resource string) (remove func
 			TimeoutSeconds:          new(int32(25)),
 			Rules: []admissionv1.RuleWithOperations{{
 				Operations: []admissionv1.OperationType{admissionv1.OperationAll},
-				Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+				Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}},
 			}},
 		}},
 	}
@@ -534,7 +562,7 @@ func (s *deployment) slowWebhook(namespace, group, resource string) (remove func
 	eventually(s.t, "the webhook holds a write", func() bool {
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 		defer cancel()
-		return shared.Client.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll) != nil
+		return probe(ctx) != nil
 	})
 	return remove
 }
@@ -549,7 +577,7 @@ func (s *deployment) hasEvent(name, text string) bool {
 	})
 }
 
-// tryNeighbours disables a key and deletes another one while a tenant of another namespace keeps the operator busy.
+// tryNeighbours disables a key, deletes another one and narrows the addresses of a third one's Merchant while a tenant of another namespace keeps the operator busy.
 func tryNeighbours(t *testing.T) (int, string) {
 	t.Helper()
 	s := deploy(t, 2, 0)
@@ -570,12 +598,14 @@ func tryNeighbours(t *testing.T) (int, string) {
 	var slowest time.Duration
 	var peak int64
 	for n, flood := range neighbourFloods() {
-		disabled, deleted := fmt.Sprint("disabled-", n), fmt.Sprint("deleted-", n)
-		plaintexts := []string{s.apiKey(disabled, "victim"), s.apiKey(deleted, "victim")}
+		disabled, deleted, narrowed := fmt.Sprint("disabled-", n), fmt.Sprint("deleted-", n), fmt.Sprint("narrowed-", n)
+		s.Merchant(narrowed)
+		plaintexts := []string{s.apiKey(disabled, "victim"), s.apiKey(deleted, "victim"), s.apiKey(narrowed, narrowed)}
 		stop := flood.do(s, tenant, keys)
 		began := time.Now()
 		edit(s, s.Namespace, disabled, &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
 		s.must(shared.Client.Delete(t.Context(), &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: deleted}}))
+		edit(s, s.Namespace, narrowed, &v1alpha1.Merchant{}, func(m *v1alpha1.Merchant) { m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
 		for _, plaintext := range plaintexts {
 			s.awaitRefused(plaintext)
 		}
@@ -584,7 +614,7 @@ func tryNeighbours(t *testing.T) (int, string) {
 		stop()
 		peak = shared.operator.checkPeak(t, limit, flood.name)
 		if took > disabledWithin {
-			t.Errorf("%s: the keys of a neighbour were accepted for %s after they were disabled and deleted", flood.name, took)
+			t.Errorf("%s: the keys of a neighbour were accepted for %s after they were disabled, deleted and narrowed", flood.name, took)
 		}
 		slowest = max(slowest, took)
 	}

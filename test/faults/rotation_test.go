@@ -41,7 +41,7 @@ func keyFaults() []fault {
 			r.toKube.FreezeWatches()
 		})},
 		{"P2", "disabled by a tenant who prevents that a key can be issued", "no replica accepts the key 5 s later", tryDisabling},
-		{"P2", "a neighbour's webhook is slow, it fills its Secrets, or changes its own keys without end", "no replica accepts a disabled or deleted key of another tenant 5 s later, its Events are written; the operator stays below the memory limit of the chart", tryNeighbours},
+		{"P2", "a neighbour's webhook is slow, it fills its Secrets, or changes its own keys without end", "no replica accepts a disabled or deleted key of another tenant, or one outside its Merchant's narrowed addresses, 5 s later, its Events are written; the operator stays below the memory limit of the chart", tryNeighbours},
 		{"P2", "kill -9 during a rotation", "after a 200 only the new key works; without one the old key works, or a Git trigger issues another", tryCrashedRotations},
 		{"P2", "kill -9 while a key is issued on the internal port", "one of two callers gets the key; after an unknown outcome the same request returns what is in force", tryCrashedIssues},
 		{"P2", "record of the next version, after a rollback", "what was disabled, narrowed or suspended since is refused; a key that may be good gets 503, never 401", tryNextVersion},
