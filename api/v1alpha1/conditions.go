@@ -58,7 +58,7 @@ const (
 	ReasonKeyDigestUsed = "KeyDigestUsed"
 	// ReasonKeyDigestClaimed: another ApiKey has claimed spec.keyDigest.
 	ReasonKeyDigestClaimed = "KeyDigestClaimed"
-	// ReasonTooManyKeyDigests: this ApiKey has claimed the maximum number of digests.
+	// ReasonTooManyKeyDigests: this ApiKey, or the deleted ones of its namespace, have claimed the maximum number of digests.
 	ReasonTooManyKeyDigests = "TooManyKeyDigests"
 	// ReasonRotationDeferred: the spec asked for rotations faster than they are made; the next one has a time.
 	ReasonRotationDeferred = "RotationDeferred"

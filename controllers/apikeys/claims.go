@@ -35,7 +35,7 @@ type claimState struct {
 	former bool
 	// full is true if there is no claim and the ApiKey has the maximum number of claims.
 	full bool
-	// fullUntil is until when no new digest is claimed in the namespace; zero: one is.
+	// fullUntil is until when no new digest is claimed in the namespace; zero: there is room.
 	fullUntil time.Time
 }
 
@@ -96,7 +96,11 @@ func (r *Reconciler) readClaim(ctx context.Context, from client.Reader, f facts,
 	}
 	state.full = len(claims.Items) >= maxClaims
 	var err error
-	state.fullUntil, err = r.Tombstones.Full(ctx, published.TombstoneApiKey, f.apiKey.Namespace, f.now)
+	if _, known := f.ownRecord(); known {
+		state.fullUntil, err = r.Tombstones.Full(ctx, published.TombstoneApiKey, f.apiKey.Namespace, f.now)
+	} else { // what was lost is published again
+		state.fullUntil, err = r.FullUntil(ctx, published.TombstoneApiKey, f.apiKey, f.apiKey.Status.Conditions, f.now)
+	}
 	return state, err
 }
 
@@ -205,14 +209,18 @@ func digestClaimed(f facts) (conditions.Outcome, bool) {
 		"spec.keyDigest is claimed by another ApiKey; set the digest of another key"), ok && c.taken(f)
 }
 
+// namespaceClaimed: the digests of deleted ApiKeys of the namespace are remembered, and there is room for no others.
+func namespaceClaimed(f facts) (conditions.Outcome, bool) {
+	c, ok := f.specClaim()
+	return conditions.Stalled(v1alpha1.ReasonTooManyKeyDigests,
+			"No new digest is claimed until %s: too many digests of deleted ApiKeys of this namespace are remembered, so that their keys never open again. "+
+				"Disable the key or rotate it over HTTP, or use another namespace", c.fullUntil.Format(time.RFC3339)),
+		ok && !c.fullUntil.IsZero() && !f.handled(c.digest)
+}
+
+// tooManyDigests: the ApiKey itself has claimed as many as it may.
 func tooManyDigests(f facts) (conditions.Outcome, bool) {
 	c, ok := f.specClaim()
-	if ok && !c.fullUntil.IsZero() {
-		return conditions.Stalled(v1alpha1.ReasonTooManyKeyDigests,
-			"No new digest is claimed until %s: too many digests of deleted ApiKeys of this namespace are remembered, so that their "+
-				"keys never open again. Set a digest that this ApiKey had before, or use another namespace",
-			c.fullUntil.Format(time.RFC3339)), !f.handled(c.digest)
-	}
 	return conditions.Stalled(v1alpha1.ReasonTooManyKeyDigests,
 		"This ApiKey has claimed %d digests, which is the maximum; use a new ApiKey", maxClaims), ok && c.full && !f.handled(c.digest)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -76,7 +75,8 @@ func first(f facts, rules ...rule) (outcome conditions.Outcome, ok bool) {
 
 // obstacle returns what prevents that a key is issued or moved; ok is false if nothing does.
 func obstacle(f facts) (outcome conditions.Outcome, ok bool) {
-	return first(f, recordEnding, newerVersion, revokedByNewer, anothersRecord, namespaceFull, merchantMissing, digestClaimed, tooManyDigests, digestReplaced, digestUsed, nameTaken, nameEnding)
+	return first(f, recordEnding, newerVersion, revokedByNewer, anothersRecord, namespaceFull, merchantMissing, digestClaimed, tooManyDigests, namespaceClaimed,
+		digestReplaced, digestUsed, nameTaken, nameEnding)
 }
 
 // outcomeFor returns whether the spec is in force. usable returns whether the key is accepted.
@@ -107,7 +107,7 @@ func usable(f facts, outcome conditions.Outcome) metav1.Condition {
 		return say(metav1.ConditionTrue, outcome.Reason, "The key still works: its end is not published yet")
 	}
 	refused, applies := first(f, anothersRecord, namespaceFull, merchantMissing, disabled, expired, merchantInactive, merchantUnpublished, revokedByNewer,
-		digestClaimed, tooManyDigests, digestReplaced, digestUsed, notIssued)
+		digestClaimed, tooManyDigests, namespaceClaimed, digestReplaced, digestUsed, notIssued)
 	switch {
 	case applies:
 		return say(metav1.ConditionFalse, refused.Reason, refused.Message)
@@ -161,23 +161,6 @@ func expiry(f facts) time.Time {
 		return time.Time{}
 	}
 	return f.apiKey.Spec.ExpiresAt.UTC()
-}
-
-// restrictedEnvelope returns the published Secret of a newer version, revoked while the spec or the Merchant ends the key, and as narrow as the
-// spec; nil: it is so already, or this version writes the whole record. Its envelope is all that an older operator changes, and it widens nothing.
-func restrictedEnvelope(f facts) *corev1.Secret {
-	if !f.newer {
-		return nil
-	}
-	record, err := published.DecodeKeyEnvelope(f.secret)
-	if err != nil || record.Source.UID != f.apiKey.UID {
-		return nil
-	}
-	_, ended := first(f, disabled, expired)
-	want := published.KeyRestriction{Revoked: ended || record.MerchantID != f.merchantID}
-	want.Permissions, want.IPAllowlist = narrowed(record, f.apiKey.Spec)
-	secret, _ := published.RestrictKey(f.secret, want, f.now) // the envelope is readable
-	return secret
 }
 
 // recordEnding: the key opens nothing, and a new one can be published only when the Secret is gone.

@@ -46,7 +46,7 @@ func decided(p *plan) decision {
 		d.Warnings = append(d.Warnings, reasonTriggerIgnored)
 	}
 	for _, n := range noticesFor(p.facts, outcomeFor(p.facts)) {
-		if p.confirm && n.Late && n.Event != "" {
+		if p.confirm && n.Confirm && n.Event != "" {
 			d.Warnings = append(d.Warnings, n.Event)
 		}
 	}

@@ -103,7 +103,7 @@ func (r *Reconciler) apply(ctx context.Context, p *plan) (facts, error) {
 		return f, err
 	}
 	if p.repair != nil {
-		if err := r.publishRecord(ctx, &f, *p.repair); err != nil {
+		if err := r.publishAndEmit(ctx, &f, *p.repair); err != nil {
 			return f, err
 		}
 		if p.ignoresTrigger() {

@@ -40,13 +40,13 @@ func (r *Reconciler) Restriction(f facts) func(context.Context) error {
 		return func(ctx context.Context) error { return r.publishEnvelope(ctx, f, envelope) }
 	}
 	if record := restrictedRecord(f); record != nil {
-		return func(ctx context.Context) error { return r.publishRecord(ctx, &f, *record) }
+		return func(ctx context.Context) error { return r.publishAndEmit(ctx, &f, *record) }
 	}
 	return nil
 }
 
-// publishRecord publishes a record of the same key, and says so.
-func (r *Reconciler) publishRecord(ctx context.Context, f *facts, record published.KeyRecord) error {
+// publishAndEmit publishes a record of the same key, and emits the event of that.
+func (r *Reconciler) publishAndEmit(ctx context.Context, f *facts, record published.KeyRecord) error {
 	if err := r.publish(ctx, f, record); err != nil {
 		return err
 	}
@@ -75,6 +75,23 @@ func restrictedRecord(f facts) *published.KeyRecord {
 	}
 	want.Revision = max(want.NextRevision(f.now), restoredRevision(f.secret))
 	return &want
+}
+
+// restrictedEnvelope returns the published Secret of a newer version, revoked while the spec or the Merchant ends the key, and as narrow as the
+// spec; nil: it is so already, or this version writes the whole record. Its envelope is all that an older operator changes, and it widens nothing.
+func restrictedEnvelope(f facts) *corev1.Secret {
+	if !f.newer {
+		return nil
+	}
+	record, err := published.DecodeKeyEnvelope(f.secret)
+	if err != nil || record.Source.UID != f.apiKey.UID {
+		return nil
+	}
+	_, ended := first(f, disabled, expired)
+	want := published.KeyRestriction{Revoked: ended || record.MerchantID != f.merchantID}
+	want.Permissions, want.IPAllowlist = narrowed(record, f.apiKey.Spec)
+	secret, _ := published.RestrictKey(f.secret, want, f.now) // the envelope is readable
+	return secret
 }
 
 // withoutOutdated returns the record; if it is outdated, without any key that somebody has. Its placeholder is newer than every known version,

@@ -36,13 +36,14 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// Report emits events for changes, and writes the status if it changed. It returns the time until the next check is due.
+// Report emits the warnings, metrics and the audit line of an expiry, and writes the status if it changed. It returns the time until the next check
+// is due.
 func (r *Reconciler) Report(ctx context.Context, f facts, failure error) (time.Duration, error) {
 	outcome := outcomeFor(f)
 	if failure != nil {
 		outcome = conditions.Failed(failure)
 	}
-	r.tell(f, outcome)
+	r.notify(f, outcome)
 	if !f.incomplete {
 		r.Metrics.overlapsEnd(f.apiKey.UID, endings(f))
 	}
@@ -50,9 +51,9 @@ func (r *Reconciler) Report(ctx context.Context, f facts, failure error) (time.D
 	return nextCheck(f, outcome), r.writeStatus(ctx, f.apiKey, newStatus(f, outcome))
 }
 
-// tell emits the warnings that do not stand yet.
-func (r *Reconciler) tell(f facts, outcome conditions.Outcome) {
-	if slices.Contains(r.Tell(f.apiKey, f.warned, actionPublish, noticesFor(f, outcome)), reasonKeyLost) {
+// notify emits the warnings that do not stand yet.
+func (r *Reconciler) notify(f facts, outcome conditions.Outcome) {
+	if slices.Contains(r.Notify(f.apiKey, f.warned, actionPublish, noticesFor(f, outcome)), reasonKeyLost) {
 		r.Metrics.lost.Inc()
 	}
 }
@@ -62,7 +63,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, apiKey *v1alpha1.ApiKey
 	notices := append(outcome.Notices(), conditions.Notice{Condition: metav1.Condition{
 		Type: v1alpha1.UsableCondition, Status: usable, Reason: outcome.Reason, Message: outcome.Message,
 	}})
-	r.Tell(apiKey, r.Warned(apiKey, apiKey.Status.Conditions), actionPublish, notices)
+	r.Notify(apiKey, r.Warned(apiKey, apiKey.Status.Conditions), actionPublish, notices)
 	status := *apiKey.Status.DeepCopy()
 	status.ObservedGeneration = apiKey.Generation
 	status.Conditions = conditions.Only(status.Conditions, notices, apiKey.Generation, r.Clock.Now().UTC())
@@ -74,7 +75,7 @@ func (r *Reconciler) ReportUnrestricted(ctx context.Context, f facts, failure er
 	f.incomplete = true
 	outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted,
 		"A restriction of the spec is not in force, and the key still works as before: %v. The operator retries", failure)
-	r.tell(f, outcome)
+	r.notify(f, outcome)
 	return r.writeStatus(ctx, f.apiKey, newStatus(f, outcome))
 }
 
@@ -132,7 +133,7 @@ func reportedRotation(record published.KeyRecord) *v1alpha1.RotationStatus {
 	}
 }
 
-// waitingAnew returns the conditions of the status. Without Reconciling, if a Merchant begins to be missed now: the time of that
+// waitingAnew returns the conditions of the status. It leaves Reconciling out if the Merchant begins to be missed now: the time of that
 // condition is since when the Merchant is missed, not since when anything failed.
 func waitingAnew(f facts, outcome conditions.Outcome) []metav1.Condition {
 	existing := slices.Clone(f.apiKey.Status.Conditions)
@@ -143,30 +144,40 @@ func waitingAnew(f facts, outcome conditions.Outcome) []metav1.Condition {
 	return existing
 }
 
-// told has a row for each condition of an ApiKey beside Ready and Usable.
-var told = []struct {
+// conditionRows has a row for each condition of an ApiKey beside Ready and Usable.
+var conditionRows = []struct {
 	condition string
-	stands    func(facts) *metav1.Condition // nil: the condition is absent
-	warns     string                        // the reason of the condition that people are warned of; empty: none
-	event     string                        // the reason of that warning
-	late      bool                          // the API server confirms the warning
+	stands    func(facts) *metav1.Condition       // nil: the condition is absent
+	warns     func(facts, *metav1.Condition) bool // people are warned of the condition
+	event     string                              // the reason of the warning
+	confirm   bool                                // the API server confirms the warning
 }{
-	{v1alpha1.DeliveredCondition, delivery, v1alpha1.ReasonNotDelivered, v1alpha1.ReasonNotDelivered, true},
-	{v1alpha1.KeyLostCondition, keyLost, v1alpha1.ReasonKeyNotReplaced, reasonKeyLost, true},
-	{v1alpha1.OldKeyInUseCondition, oldKeyInUse, v1alpha1.ReasonOverlapEndsSoon, v1alpha1.ReasonOverlapEndsSoon, false},
-	{v1alpha1.ExpiringSoonCondition, expiringSoon, v1alpha1.ReasonExpiresAt, v1alpha1.ExpiringSoonCondition, false},
-	{v1alpha1.RotatingSoonCondition, rotatingSoon, v1alpha1.ReasonSchedule, v1alpha1.RotatingSoonCondition, false},
+	{v1alpha1.DeliveredCondition, delivery, undelivered, v1alpha1.ReasonNotDelivered, true},
+	{v1alpha1.KeyLostCondition, keyLost, because(v1alpha1.ReasonKeyNotReplaced), reasonKeyLost, true},
+	{v1alpha1.OldKeyInUseCondition, oldKeyInUse, because(v1alpha1.ReasonOverlapEndsSoon), v1alpha1.ReasonOverlapEndsSoon, false},
+	{v1alpha1.ExpiringSoonCondition, expiringSoon, because(v1alpha1.ReasonExpiresAt), v1alpha1.ExpiringSoonCondition, false},
+	{v1alpha1.RotatingSoonCondition, rotatingSoon, because(v1alpha1.ReasonSchedule), v1alpha1.RotatingSoonCondition, false},
+}
+
+func because(reason string) func(facts, *metav1.Condition) bool {
+	return func(_ facts, c *metav1.Condition) bool { return c.Reason == reason }
+}
+
+// undelivered reports whether nobody has the current key. While a new one is to be delivered, the Secret may hold that one already.
+func undelivered(f facts, c *metav1.Condition) bool {
+	_, blocked := obstacle(f)
+	return c.Reason == v1alpha1.ReasonNotDelivered && (blocked || wantedKey(f) == nil)
 }
 
 // noticesFor returns what people are told of an ApiKey.
 func noticesFor(f facts, outcome conditions.Outcome) []conditions.Notice {
 	notices := append(outcome.Notices(), usableNotice(f, outcome))
-	for _, row := range told {
+	for _, row := range conditionRows {
 		notice := conditions.Absent(row.condition)
-		notice.Unread, notice.Late = f.incomplete, row.late
+		notice.Unread, notice.Confirm = f.incomplete, row.confirm
 		if c := row.stands(f); c != nil && !f.incomplete {
 			notice.Condition = *c
-			if c.Reason == row.warns {
+			if row.warns(f, c) {
 				notice.Event = row.event
 			}
 		}
@@ -187,7 +198,7 @@ func usableNotice(f facts, outcome conditions.Outcome) conditions.Notice {
 // unconfirmed reports whether there is a warning to emit that the API server must confirm, because the facts are from a cache.
 func unconfirmed(f facts) bool {
 	return slices.ContainsFunc(noticesFor(f, outcomeFor(f)), func(n conditions.Notice) bool {
-		return n.Late && n.Event != "" && !f.warned.Has(n.Condition.Type, n.Condition.Reason)
+		return n.Confirm && n.Event != "" && !f.warned.Has(n.Condition.Type, n.Condition.Reason)
 	})
 }
 

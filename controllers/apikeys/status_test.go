@@ -368,7 +368,7 @@ func (w *warner) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
 func (w *warner) pass(f facts, outcome conditions.Outcome) []string {
 	w.emitted = nil
 	f.warned = w.Warned(f.apiKey, f.apiKey.Status.Conditions)
-	w.tell(f, outcome)
+	w.notify(f, outcome)
 	return w.emitted
 }
 

@@ -24,10 +24,10 @@ import (
 //     its finalizer. Such a tombstone counts as often as it has claims, for each of them is an object.
 //   - Merchants, whose payments are taken again once the tombstone is forgotten. The surplus keeps its finalizer too.
 //
-// A tenant can remove that finalizer. With twice as many tombstones that are not forgotten, no new object of the kind is published.
+// Objects that keep the finalizer have tombstones too. With twice as many that are not forgotten, no new object of the kind is published.
 const Tombstones = 1000
 
-// most is the number of tombstones that are not forgotten with which a namespace is full.
+// most is the weight of tombstones that are not forgotten with which a namespace is full.
 const most = 2 * Tombstones
 
 // Index finds tombstones in the cache by the namespace and kind of the deleted object, and claims to replaced keys by the namespace of
@@ -136,7 +136,7 @@ type Entry struct {
 
 	ConfigMap *corev1.ConfigMap
 
-	// claims are those to replaced keys.
+	// claims is how many claims to replaced keys the ApiKey has.
 	claims int
 }
 
@@ -329,13 +329,20 @@ func (i *Index) owners(claims []corev1.Secret) map[string]int {
 // beyond returns the tombstones that are not within the budget, the first ones being preferred. Each Merchant has the same share of
 // the budget, but for what others do not use, and at least one tombstone while the budget has room.
 func beyond(all []Entry, budget int) (surplus []Entry) {
-	share, taken, within := fairShare(all, budget), map[string]int{}, 0
-	for _, e := range all {
-		of := e.merchant()
-		if (taken[of] == 0 || taken[of]+e.weight() <= share) && within+e.weight() <= budget {
-			taken[of] += e.weight()
-			within += e.weight()
-		} else {
+	share, taken, within := fairShare(all, budget), map[string]int{}, make([]bool, len(all))
+	take := func(fits func(e Entry) bool) {
+		for n, e := range all {
+			if !within[n] && fits(e) && e.weight() <= budget {
+				within[n] = true
+				taken[e.merchant()] += e.weight()
+				budget -= e.weight()
+			}
+		}
+	}
+	take(func(e Entry) bool { return taken[e.merchant()]+e.weight() <= share })
+	take(func(e Entry) bool { return taken[e.merchant()] == 0 })
+	for n, e := range all {
+		if !within[n] {
 			surplus = append(surplus, e)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // Outcome is the result of a reconciliation.
 type Outcome struct {
-	// Reason is the reason of the conditions, and of the event when it changes.
+	// Reason is the reason of the conditions, and of the warning that begins with it.
 	Reason string
 	// Message is for people. It never contains key material.
 	Message string
@@ -64,8 +64,8 @@ type Notice struct {
 	Event string
 	// Unread: nothing is known, so the condition stays as it was. Its warning still stands, as it does while the condition is Unknown.
 	Unread bool
-	// Late: the facts from a cache may be outdated, so the API server must confirm the warning.
-	Late bool
+	// Confirm: facts from a cache may be outdated, so the API server must confirm the warning.
+	Confirm bool
 }
 
 // Absent is a condition that does not stand.
@@ -114,10 +114,10 @@ func After(existing []metav1.Condition, notices []Notice, generation int64, now 
 
 // Only returns the conditions of an object of which nothing else is to be said, such as a deleted one.
 func Only(existing []metav1.Condition, notices []Notice, generation int64, now time.Time) []metav1.Condition {
-	told := slices.DeleteFunc(slices.Clone(existing), func(c metav1.Condition) bool {
+	own := slices.DeleteFunc(slices.Clone(existing), func(c metav1.Condition) bool {
 		return !slices.ContainsFunc(notices, func(n Notice) bool { return n.Condition.Type == c.Type })
 	})
-	return After(told, notices, generation, now)
+	return After(own, notices, generation, now)
 }
 
 // MaxMessage is the maximum length of a message, in bytes. A longer one, such as an error of the API server, is cut. The API server refuses

@@ -45,6 +45,8 @@ type facts struct {
 
 	// signing is the Secret webhook-<id>; nil: none.
 	signing *corev1.Secret
+	// unread is why the signing secret is not known; nil: it is.
+	unread error
 	// record is the content of signing; nil: none that is usable.
 	record *published.WebhookRecord
 	// target is the Secret of the merchant's copy; nil: it does not exist, or belongs to another owner.
@@ -110,13 +112,15 @@ func (r *Reconciler) newFacts(merchant *v1alpha1.Merchant) facts {
 	return facts{merchant: merchant, namespace: r.CredentialsNamespace, maximum: r.MaxRateLimit}
 }
 
-// ReadPublished reads what is published of the Merchant, and the Merchant. The facts name the Merchant even if there is an error.
+// ReadPublished reads the published objects, and then the Merchant. A restriction needs the ConfigMap only, so it does not wait for a
+// signing secret that cannot be read. The facts name the Merchant even if there is an error.
 func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, merchant *v1alpha1.Merchant) (f facts, err error) {
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f = r.newFacts(merchant)
-	if err := r.readPublished(ctx, from, &f); err != nil {
+	if err := r.readConfigMap(ctx, from, &f); err != nil {
 		return f, err
 	}
+	f.unread = r.readSigning(ctx, from, &f)
 	current, err := reconciler.Current(ctx, from, merchant)
 	if err != nil {
 		return f, err
@@ -130,6 +134,12 @@ func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, 
 func (r *Reconciler) gather(ctx context.Context, from reconciler.Source, known facts) (f facts, err error) {
 	f = known
 	defer func() { f.now, f.clockWrong = r.Time() }()
+	if f.unread != nil {
+		return f, f.unread
+	}
+	if f.delivered, err = r.Secrets.List(ctx, f.merchant); err != nil {
+		return f, err
+	}
 	if err := r.readTarget(ctx, &f); err != nil {
 		return f, err
 	}
@@ -144,35 +154,35 @@ func (r *Reconciler) gather(ctx context.Context, from reconciler.Source, known f
 	return f, err
 }
 
-// readPublished reads what is published of the Merchant, and from the cache which Secrets were delivered: what a revocation needs. It reads
-// nothing in the tenant's namespace, whose Secrets are as large as the tenant makes them.
-func (r *Reconciler) readPublished(ctx context.Context, from client.Reader, f *facts) (err error) {
-	id := published.ID(f.merchant.UID)
-	if f.configMap, err = read(ctx, from, f.namespace, published.MerchantName(id), new(corev1.ConfigMap)); err != nil {
+// readConfigMap reads the published ConfigMap.
+func (r *Reconciler) readConfigMap(ctx context.Context, from client.Reader, f *facts) (err error) {
+	f.configMap, err = read(ctx, from, f.namespace, published.MerchantName(published.ID(f.merchant.UID)), new(corev1.ConfigMap))
+	if err != nil || f.configMap == nil {
 		return err
 	}
-	if f.configMap != nil {
-		if writes.Ending(f.configMap) {
-			f.ending = f.configMap
-		}
-		record, err := published.DecodeMerchant(f.configMap)
-		f.newer, f.publishedWebhook, f.revocation = errors.Is(err, published.ErrNewerVersion), record.Webhook, record.Final()
+	if writes.Ending(f.configMap) {
+		f.ending = f.configMap
 	}
-	if f.signing, err = read(ctx, from, f.namespace, published.WebhookName(id), new(corev1.Secret)); err != nil {
+	record, err := published.DecodeMerchant(f.configMap)
+	f.newer, f.publishedWebhook, f.revocation = errors.Is(err, published.ErrNewerVersion), record.Webhook, record.Final()
+	return nil
+}
+
+// readSigning reads the published signing secret.
+func (r *Reconciler) readSigning(ctx context.Context, from client.Reader, f *facts) (err error) {
+	f.signing, err = read(ctx, from, f.namespace, published.WebhookName(published.ID(f.merchant.UID)), new(corev1.Secret))
+	if err != nil || f.signing == nil {
 		return err
 	}
-	if f.signing != nil {
-		if writes.Ending(f.signing) {
-			f.ending = f.signing
-		}
-		record, err := published.DecodeWebhook(f.signing)
-		f.newerSigning = errors.Is(err, published.ErrNewerVersion)
-		if err == nil && record.Source.UID == f.merchant.UID {
-			f.record = &record
-		}
+	if writes.Ending(f.signing) {
+		f.ending = f.signing
 	}
-	f.delivered, err = r.Secrets.List(ctx, f.merchant)
-	return err
+	record, err := published.DecodeWebhook(f.signing)
+	f.newerSigning = errors.Is(err, published.ErrNewerVersion)
+	if err == nil && record.Source.UID == f.merchant.UID {
+		f.record = &record
+	}
+	return nil
 }
 
 // readTarget reads the Secret of the merchant's copy.

@@ -141,20 +141,20 @@ func (r *Reconciler) emitRemoval(ctx context.Context, f facts, before *published
 // errStillAccepted: nothing of a deleted Merchant could be changed, so that its keys work as before.
 var errStillAccepted = errors.New("the keys of the Merchant still work")
 
-// Revoke ends the Merchant in the credentials namespace, and returns the names of delivered Secrets. Without a tombstone its events
-// would be kept. The ConfigMap stays until the tombstone is written, so that an interruption forgets nothing. If closing it is refused,
-// the tombstone and the deletion end the Merchant, each of them alone. A Merchant that was never published leaves no tombstone. The facts
-// are from the API server, because the cache may be late. A ConfigMap without the operator's label is not changed.
+// Revoke ends the Merchant in the credentials namespace, and returns the names of delivered Secrets. Closing the ConfigMap waits for
+// nothing; it stays until the tombstone is written, so that an interruption forgets nothing. If closing it is refused, the tombstone and the
+// deletion end the Merchant, each of them alone. A Merchant that was never published leaves no tombstone. The facts are from the API server,
+// because the cache may be late. A ConfigMap without the operator's label is not changed.
 func (r *Reconciler) Revoke(ctx context.Context, merchant *v1alpha1.Merchant) ([]string, error) {
 	f := r.newFacts(merchant)
-	if err := r.readPublished(ctx, r.APIReader, &f); err != nil {
+	if err := r.readConfigMap(ctx, r.APIReader, &f); err != nil {
 		return nil, err
 	}
 	err := r.end(ctx, &f)
 	return f.secretNames(), err
 }
 
-// end ends what is published of the Merchant.
+// end ends what is published of the Merchant. It reads nothing in the tenant's namespace, whose Secrets are as large as the tenant makes them.
 func (r *Reconciler) end(ctx context.Context, f *facts) error {
 	if f.configMap != nil && f.configMap.Labels[published.Label] != published.LabelMerchant {
 		f.configMap = nil
@@ -164,6 +164,11 @@ func (r *Reconciler) end(ctx context.Context, f *facts) error {
 		if unclosed = writes.CloseMerchant(ctx, r.Client, f.configMap); reconciler.Superseded(unclosed) {
 			return unclosed
 		}
+	}
+	unread := r.readSigning(ctx, r.APIReader, f)
+	var unlisted error
+	if f.delivered, unlisted = r.Secrets.List(ctx, f.merchant); unlisted != nil {
+		unread = errors.Join(unread, unlisted)
 	}
 	if f.configMap != nil || f.signing != nil || len(f.delivered) > 0 {
 		unremembered = r.WriteTombstone(ctx, published.TombstoneMerchant, f.merchant, "")
@@ -180,7 +185,7 @@ func (r *Reconciler) end(ctx context.Context, f *facts) error {
 			return fmt.Errorf("delete ConfigMap %s: %w", client.ObjectKeyFromObject(f.configMap), undeleted)
 		}
 	}
-	return errors.Join(unremembered, r.withdrawSigning(ctx, f))
+	return errors.Join(unread, unremembered, r.withdrawSigning(ctx, f))
 }
 
 // parallel is the number of concurrent reconciliations, which mostly wait for the API server. The objects of one namespace have a quarter.

@@ -34,24 +34,24 @@ const (
 	actionDeliver = "Deliver"
 )
 
-// Report emits an event if the outcome changed, and writes the status if it changed. It returns the time until the next check is due.
+// Report emits the warnings, and writes the status if it changed. It returns the time until the next check is due.
 func (r *Reconciler) Report(ctx context.Context, f facts, failure error) (time.Duration, error) {
 	outcome := outcomeFor(f)
 	if failure != nil {
 		outcome = conditions.Failed(failure)
 	}
-	r.tell(f.merchant, noticesFor(f, outcome))
+	r.notify(f.merchant, noticesFor(f, outcome))
 	return nextCheck(f, outcome), r.writeStatus(ctx, f.merchant, newStatus(f, outcome))
 }
 
-// tell emits the warnings that do not stand yet.
-func (r *Reconciler) tell(merchant *v1alpha1.Merchant, notices []conditions.Notice) {
-	r.Tell(merchant, r.Warned(merchant, merchant.Status.Conditions), actionPublish, notices)
+// notify emits the warnings that do not stand yet.
+func (r *Reconciler) notify(merchant *v1alpha1.Merchant, notices []conditions.Notice) {
+	r.Notify(merchant, r.Warned(merchant, merchant.Status.Conditions), actionPublish, notices)
 }
 
 // reportDeletion says why a deleted Merchant is still there.
 func (r *Reconciler) reportDeletion(ctx context.Context, merchant *v1alpha1.Merchant, outcome conditions.Outcome) error {
-	r.tell(merchant, outcome.Notices())
+	r.notify(merchant, outcome.Notices())
 	status := *merchant.Status.DeepCopy()
 	status.ObservedGeneration = merchant.Generation
 	status.Conditions = conditions.Only(status.Conditions, outcome.Notices(), merchant.Generation, r.Clock.Now().UTC())
@@ -62,7 +62,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, merchant *v1alpha1.Merc
 func (r *Reconciler) ReportUnrestricted(ctx context.Context, f facts, failure error) error {
 	outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted,
 		"spec.state is not in force, and the keys of the Merchant still work: %v. The operator retries", failure)
-	r.tell(f.merchant, outcome.Notices())
+	r.notify(f.merchant, outcome.Notices())
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
 	status.Conditions = conditions.After(status.Conditions, outcome.Notices(), f.merchant.Generation, r.Clock.Now().UTC())

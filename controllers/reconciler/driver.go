@@ -18,14 +18,15 @@ type Kind[O client.Object, F any] interface {
 	// first, and then the object itself: a write replaces the version that was read, so a process that is frozen in
 	// between publishes nothing of a spec that is older than what another operator has published meanwhile.
 	ReadPublished(ctx context.Context, from Source, object O) (F, error)
-	// Restriction returns the write that only restricts what is published; nil: none is due.
+	// Restriction returns the write that only restricts what is published, or takes back a restriction that nobody else understands; nil: none is
+	// due.
 	Restriction(facts F) func(context.Context) error
 	// ReportUnrestricted says that a restriction is not in force.
 	ReportUnrestricted(ctx context.Context, facts F, failure error) error
 
 	// Update publishes and delivers what the object specifies, and returns the facts as they are then, also if it fails.
-	// created: the object is new, as far as anybody knows.
-	Update(ctx context.Context, cached F, created bool) (F, error)
+	// finalizerAdded: this reconciliation has added the finalizer, as to a new object.
+	Update(ctx context.Context, cached F, finalizerAdded bool) (F, error)
 	// Report emits events and writes the status. It returns the time until the next check is due; 0: never.
 	Report(ctx context.Context, facts F, failure error) (time.Duration, error)
 
@@ -62,17 +63,22 @@ func (d Driver[O, F]) Reconcile(ctx context.Context, object O) (reconcile.Result
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	// A finalizer that cannot be added delays nothing, such as a key to disable: a deletion is noticed without it.
-	created, unfinalized := d.AddFinalizer(ctx, object)
-	facts, err := d.Kind.Update(ctx, cached, created)
-	if err = errors.Join(err, unfinalized); Superseded(err) {
+	added, unfinalized := d.AddFinalizer(ctx, object)
+	facts, err := d.Kind.Update(ctx, cached, added)
+	if Superseded(err) {
 		return d.Finish(object, 0, err)
 	}
-	next, unreported := d.Kind.Report(ctx, facts, err)
-	return d.Finish(object, next, errors.Join(err, unreported))
+	failure := err
+	if !Superseded(unfinalized) {
+		failure = errors.Join(err, unfinalized)
+	}
+	next, unreported := d.Kind.Report(ctx, facts, failure)
+	return d.Finish(object, next, errors.Join(err, unfinalized, unreported))
 }
 
-// restrict publishes what only restricts the object, and returns the facts from the caches. due: they are behind what was
-// published, another reconciliation is about to publish it, or that failed.
+// restrict publishes what only restricts the object, and returns the facts from the caches. due: a restriction was published, which the
+// caches do not have yet, another worker is publishing it, or its publication has failed. If the caches cannot be read nobody knows of a
+// restriction, so only the retry says that.
 func (d Driver[O, F]) restrict(ctx context.Context, object O) (cached F, due bool, err error) {
 	restricting, release, ok := d.Restrict(ctx, object)
 	if !ok {

@@ -65,9 +65,9 @@ func (b *Base) Warned(object client.Object, status []metav1.Condition) Warned {
 	return standing
 }
 
-// Tell emits the warnings of the notices that do not stand yet, remembers those that stand now, and returns the reasons of what it
+// Notify emits the warnings of the notices that do not stand yet, remembers those that stand now, and returns the reasons of what it
 // emitted. before are the warnings that stood: see Warned.
-func (b *Base) Tell(object client.Object, before Warned, action string, notices []conditions.Notice) (emitted []string) {
+func (b *Base) Notify(object client.Object, before Warned, action string, notices []conditions.Notice) (emitted []string) {
 	standing := Warned{}
 	for _, n := range notices {
 		kind := n.Condition.Type
