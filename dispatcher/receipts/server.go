@@ -203,15 +203,13 @@ var (
 // recipient is refused: the content is ours, and a relay that is over its quota says so there.
 func aboutMail(recipient bool, code int, text string) bool {
 	if enhanced := enhancedCode.FindStringSubmatch(text); len(enhanced) == 2 && enhanced[1] != "0.0" {
-		switch subject, _, _ := strings.Cut(enhanced[1], "."); subject {
-		case "1": // addresses; two are of the sender, and one says nothing
-			return enhanced[1] != "1.7" && enhanced[1] != "1.8" && enhanced[1] != "1.0"
-		case "2", "6": // mailbox, content
+		switch enhanced[1] {
+		case "1.1", "1.2", "1.3", "1.4", "1.6", "1.10", // the recipient's address
+			"2.1", "2.2", // the recipient's mailbox
+			"4.1", "4.4": // the way to the recipient
 			return true
-		case "4": // route; these two are of the recipient. A quota of the sender is 5.4.5, and passes
-			return enhanced[1] == "4.1" || enhanced[1] == "4.4"
 		}
-		return false // 3, 5, 7: the server itself, protocol, policy
+		return strings.HasPrefix(enhanced[1], "6.") // content
 	}
 	switch code {
 	case 501, 550, 551, 552, 553, 554, 556:
