@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -151,6 +152,9 @@ var (
 	ErrEviction = errors.New("redis must have maxmemory-policy noeviction")
 )
 
+// scriptPlace is what Redis before 7.0 writes in front of the error of a command in a script.
+var scriptPlace = regexp.MustCompile(`^ERR Error running script \(call to \w+\): (@user_script: ?\d+: )+-?`)
+
 // failure turns an error of the client into ours. Of an error that Redis answered only the code is
 // kept: the text may quote the command, and with it keys and digests.
 func failure(err error) error {
@@ -158,7 +162,8 @@ func failure(err error) error {
 	if !ok {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	code, _, _ := strings.Cut(answered.Error(), " ")
+	text := scriptPlace.ReplaceAllString(answered.Error(), "")
+	code, _, _ := strings.Cut(text, " ")
 	if code == "WRONGTYPE" {
 		return fmt.Errorf("%w: it answered %s", ErrCorrupt, code)
 	}
