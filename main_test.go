@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
 	"io"
+	"log"
+	"log/slog"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -216,6 +220,24 @@ func TestFlags_BadValue(t *testing.T) {
 				t.Errorf("no bad value of %s --%s is tried", cmd.CommandPath(), flag.Name)
 			}
 		})
+	}
+}
+
+// Go's HTTP client quotes what a merchant's endpoint sends at the wrong time, in lines of any number, to the standard logger.
+func TestRoles_SilenceStandardLogger(t *testing.T) {
+	var written strings.Builder
+	log.SetOutput(&written)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	cmd := roleCommand("dispatcher", "", func() *slog.Logger { return slog.New(slog.DiscardHandler) }, func(context.Context, *slog.Logger) error {
+		log.Print("Unsolicited response received on idle HTTP channel starting with a text of the endpoint")
+		return nil
+	})
+	cmd.SetArgs(nil)
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if written.Len() > 0 {
+		t.Errorf("the role wrote outside its log: %s", &written)
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"math"
 	"os"
@@ -115,6 +117,9 @@ func roleCommand(name, short string, logger func() *slog.Logger, run func(contex
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Go's HTTP client quotes there what a merchant's endpoint sends on an idle connection, as often as it does. Our servers log
+			// the errors of connections themselves.
+			stdlog.SetOutput(io.Discard)
 			log := logger()
 			fitMemory(log)
 			return run(cmd.Context(), log)
