@@ -42,6 +42,7 @@ require (
 	golang.org/x/net v0.59.0 // tests: DNS messages, for a server with changing answers; parses payer pages
 	golang.org/x/oauth2 v0.37.0 // sign-in at the console: authorization code flow with PKCE
 	golang.org/x/sync v0.24.0 // one review for concurrent callers with the same token (singleflight); parallel requests of a page (errgroup)
+	golang.org/x/sys v0.48.0 // TCP_USER_TIMEOUT, for streams of payers that vanish
 	golang.org/x/text v0.42.0 // payer pages: languages of a browser, digits and currency symbols
 	golang.org/x/time v0.15.0 // the budget of the operator's retries; tests: a constant rate (make bench)
 	k8s.io/api v0.37.2 // Secrets, ConfigMaps, Events, reviews as types
@@ -127,7 +128,6 @@ require (
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/exp v0.0.0-20260709172345-9ea1abe57597 // indirect
 	golang.org/x/mod v0.41.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
 	golang.org/x/xerrors v0.0.0-20200804184101-5ec99f83aff1 // indirect

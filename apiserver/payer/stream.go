@@ -199,6 +199,10 @@ func (s *streams) serve(w http.ResponseWriter, watch *live.Watch, sess *store.Pu
 // sendBuffer is in bytes, more than all events of a stream: without it the kernel keeps megabytes for a client that does not read.
 const sendBuffer = 8 << 10
 
+// maxUnacknowledged is how long a client may acknowledge nothing of what it was sent. Without it the kernel sends to a client that has vanished
+// for a quarter of an hour.
+const maxUnacknowledged = 30 * time.Second
+
 // takeOver returns the connection of a request, and the socket below it.
 func takeOver(w http.ResponseWriter) (net.Conn, syscall.RawConn, error) {
 	conn, _, err := http.NewResponseController(w).Hijack()
@@ -215,6 +219,9 @@ func takeOver(w http.ResponseWriter) (net.Conn, syscall.RawConn, error) {
 	socket, err := tcp.SyscallConn()
 	if err == nil {
 		err = tcp.SetWriteBuffer(sendBuffer)
+	}
+	if err == nil {
+		err = limitUnacknowledged(socket)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
