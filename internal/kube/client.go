@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,11 +26,30 @@ func Load(path, role string, keep Keep) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the kubeconfig (--kubeconfig or KUBECONFIG): %w", err)
 	}
+	if err := noticeSilence(); err != nil {
+		return nil, err
+	}
 	config.QPS = -1 // the default of 5 per second would delay rotations; the API server has its own limits
 	config.UserAgent = "merchant-operator-" + role
 	boundPages(config)
 	Slim(config, keep)
 	return config, nil
+}
+
+// noticeSilence has client-go close a connection that is silent for two seconds and does not answer a ping within another one. A balancer
+// that fails over forgets connections without a word. All watches share one, so with client-go's defaults, 30 and 15 seconds, a replica
+// would accept a disabled key for as long. client-go reads these values from the environment alone, for each transport that it makes;
+// what somebody has set there stays.
+func noticeSilence() error {
+	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "2", "HTTP2_PING_TIMEOUT_SECONDS": "1"} {
+		if os.Getenv(name) != "" {
+			continue
+		}
+		if err := os.Setenv(name, seconds); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Apart returns the config with a connection of its own: what waits behind others there delays only itself.
