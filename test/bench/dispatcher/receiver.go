@@ -180,7 +180,7 @@ func post(ctx context.Context, in io.Reader, out io.Writer) {
 	// The settings of the dispatcher's transport that affect its cost, and its timeout.
 	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
 		DisableCompression: true,
-		MaxIdleConns: 1024, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10,
+		MaxIdleConns:       1024, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 16 << 10,
 	}}
 	opening := len(events) / 10
 	fixture.Check(postAll(ctx, client, events[:opening]))
