@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"bytes"
 	"encoding/pem"
 	"fmt"
 	"net"
@@ -10,21 +11,26 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/dnstest"
+	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/proxytest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// networkFaults are between the dispatcher and merchants' endpoints.
+// networkFaults are between the dispatcher and merchants' endpoints, and between roles and the Kubernetes API.
 func networkFaults() []fault {
 	return []fault{
 		{"P10", "a tenant owns the namespace dev and has a Service for each merchant's domain", "events go to the merchant, also while its own name is gone", tryNamesOfServices},
 		{"P10", "a layer-4 balancer forgets the connections to ten merchants", "their events arrive over other ones", tryForgottenConnection},
+		{"P2", "a layer-4 balancer forgets the replicas' connections to the Kubernetes API", "a key that is disabled then is refused after " + disabledWithin.String(), tryForgottenWatches},
+		{"P2", "a layer-4 balancer forgets the operator's connections to the Kubernetes API", "a key that is disabled then is refused after " + disabledWithin.String(), tryForgottenOperator},
 	}
 }
 
@@ -115,4 +121,71 @@ func tryForgottenConnection(t *testing.T) (int, string) {
 		eventually(t, "the event of "+id+" arrives", func() bool { return hooks.received(id) })
 	}
 	return len(ids), fmt.Sprintf("%d connections before, %d afterwards; all %d events arrived", before, balancer.Accepted()-before, len(ids))
+}
+
+// tryForgottenWatches has a balancer pass nothing on over the connections on which two replicas watch.
+func tryForgottenWatches(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0)
+	var balancers []*proxytest.Balancer
+	for _, r := range s.replicas {
+		balancers = append(balancers, startBehindBalancer(t, r.process, fixture.APIServerAccount))
+	}
+	return s.disableForgotten(balancers...)
+}
+
+// tryForgottenOperator has a balancer pass nothing on over the connections of an operator that is the elected leader.
+func tryForgottenOperator(t *testing.T) (int, string) {
+	t.Helper()
+	former := shared.operator.args
+	t.Cleanup(func() {
+		shared.operator.kill()
+		shared.operator.args = former
+		shared.operator.restart(t)
+	})
+	shared.operator.args = slices.DeleteFunc(slices.Clone(former), func(arg string) bool { return arg == "--leader-elect=false" })
+	balancer := startBehindBalancer(t, shared.operator, fixture.OperatorAccount)
+	return deploy(t, 2, 0).disableForgotten(balancer)
+}
+
+// startBehindBalancer starts a role again whose only way to the Kubernetes API is the Balancer.
+func startBehindBalancer(t *testing.T, role *process, account string) *proxytest.Balancer {
+	t.Helper()
+	user, err := shared.Account(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.Trim(strings.TrimPrefix(user.Config().Host, "https://"), "/")
+	balancer := proxytest.NewBalancer(t, host)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, bytes.ReplaceAll(content, []byte(host), []byte(balancer.Address)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	role.kill()
+	role.args = slices.Clone(role.args)
+	role.args[slices.Index(role.args, "--kubeconfig")+1] = kubeconfig
+	role.restart(t)
+	return balancer
+}
+
+// disableForgotten disables a key after the balancers have forgotten all connections.
+func (s *deployment) disableForgotten(balancers ...*proxytest.Balancer) (int, string) {
+	s.t.Helper()
+	s.Merchant("coffee")
+	key := s.apiKey("till", "coffee")
+	for _, balancer := range balancers {
+		balancer.Forget()
+	}
+	began := time.Now()
+	edit(s, s.Namespace, "till", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+	s.awaitRefused(key)
+	took := time.Since(began)
+	if took > disabledWithin {
+		s.t.Errorf("a replica accepted the key for %s", took)
+	}
+	return 1, fmt.Sprintf("refused by 2 replicas after %.1f s", took.Seconds())
 }
