@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"io"
-	stdlog "log"
+	stdlog "log" //nolint:depguard // to discard what libraries write with it
 	"log/slog"
 	"math"
 	"os"

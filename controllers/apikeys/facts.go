@@ -153,7 +153,7 @@ func (r *Reconciler) readFull(ctx context.Context, f *facts) (err error) {
 
 // ReadPublished reads the published record, the ApiKey, its Merchant, and the published state of that: what a restriction needs.
 // The facts name the ApiKey even if there is an error.
-func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, apiKey *v1alpha1.ApiKey) (f facts, err error) {
+func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, apiKey *v1alpha1.ApiKey) (f facts, err error) { //nolint:revive // its facts are for reconciler.Driver only
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f = r.newFacts(apiKey)
 	if err := r.readRecord(ctx, from, &f); err != nil {

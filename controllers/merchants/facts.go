@@ -114,7 +114,7 @@ func (r *Reconciler) newFacts(merchant *v1alpha1.Merchant) facts {
 
 // ReadPublished reads the published objects, and then the Merchant. A restriction needs the ConfigMap only, so it does not wait for a
 // signing secret that cannot be read. The facts name the Merchant even if there is an error.
-func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, merchant *v1alpha1.Merchant) (f facts, err error) {
+func (r *Reconciler) ReadPublished(ctx context.Context, from reconciler.Source, merchant *v1alpha1.Merchant) (f facts, err error) { //nolint:revive // its facts are for reconciler.Driver only
 	defer func() { f.now, f.clockWrong = r.Time() }()
 	f = r.newFacts(merchant)
 	if err := r.readConfigMap(ctx, from, &f); err != nil {

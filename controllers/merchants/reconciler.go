@@ -46,7 +46,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 // Update plans and applies.
-func (r *Reconciler) Update(ctx context.Context, cached facts, created bool) (facts, error) {
+func (r *Reconciler) Update(ctx context.Context, cached facts, created bool) (facts, error) { //nolint:revive // its facts are for reconciler.Driver only
 	p, err := r.plan(ctx, cached, created)
 	if err != nil {
 		return p.facts, err

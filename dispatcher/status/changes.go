@@ -85,22 +85,24 @@ func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
 	}
 	for _, state := range found.States {
 		if state.Target == "" && endpoint.URL != "" { // a dispatcher that hears of the change later may try the former URL, which is gone
-			if _, err := r.outbox.ResumeEndpoint(ctx, merchantID, endpoint.Noted(age)); err != nil {
-				return err
-			}
-			continue
+			_, err = r.outbox.ResumeEndpoint(ctx, merchantID, endpoint.Noted(age))
+		} else {
+			err = r.reportChange(ctx, state, found.Now)
 		}
-		change, due, err := r.findChange(ctx, state, found.Now)
 		if err != nil {
 			return err
 		}
-		if due && !change.countsOnly() && r.retries.due(change.endpoint, r.now()) {
-			if err := r.report(ctx, change, &reportBudget{left: 1}); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
+}
+
+// reportChange reports the health of an endpoint, if that has changed and may be reported now.
+func (r *Reporter) reportChange(ctx context.Context, state outbox.EndpointState, now time.Time) error {
+	change, due, err := r.findChange(ctx, state, now)
+	if err != nil || !due || change.countsOnly() || !r.retries.due(change.endpoint, r.now()) {
+		return err
+	}
+	return r.report(ctx, change, &reportBudget{left: 1})
 }
 
 // recordRefusal reports whether nothing can be sent to an endpoint, and notes it at once: the first event may come in weeks, and be lost. The report
