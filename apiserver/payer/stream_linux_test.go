@@ -11,18 +11,21 @@ import (
 // A phone that has lost its network closes nothing. Its stream ends when the kernel has sent a heartbeat in vain for half a minute, not for
 // a quarter of an hour.
 func TestTakeOver_ClientVanishes(t *testing.T) {
-	var milliseconds int
+	set := make(chan int, 1) // in milliseconds
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, socket, err := takeOver(w)
 		if err != nil {
 			t.Error(err)
+			close(set)
 			return
 		}
 		defer func() { _ = conn.Close() }()
 		err = socket.Control(func(fd uintptr) {
-			if milliseconds, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); err != nil {
+			milliseconds, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+			if err != nil {
 				t.Error(err)
 			}
+			set <- milliseconds
 		})
 		if err != nil {
 			t.Error(err)
@@ -32,9 +35,9 @@ func TestTakeOver_ClientVanishes(t *testing.T) {
 		_ = response.Body.Close()
 		t.Errorf("the stream answered %s", response.Status)
 	}
-	server.Close()
+	defer server.Close()
 	const want = 30_000
-	if milliseconds != want {
-		t.Errorf("data may stay unacknowledged for %d ms, want %d", milliseconds, want)
+	if got := <-set; got != want {
+		t.Errorf("data may stay unacknowledged for %d ms, want %d", got, want)
 	}
 }
