@@ -313,7 +313,7 @@ func TestLease_OpenBreaker(t *testing.T) {
 	dispatchertest.Eventually(t, "the events that were leased wait in Redis", func() bool {
 		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.DeferredBreaker)) >= jobsPerAttempt-queue.BreakerThreshold
 	})
-	const seconds = 60
+	const seconds = 10 // by the clock of Redis the events that were leased are due again after five seconds
 	for second := range seconds {
 		f.Event(t, acme.MerchantID)
 		if due := f.Redis(t).ZScore(t.Context(), storetest.BucketTag(7)+"due", acme.MerchantID).Val(); due > float64(time.Now().UnixMilli()) {

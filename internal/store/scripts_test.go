@@ -30,9 +30,6 @@ func TestScripts_FullRedis(t *testing.T) {
 	storetest.CheckFull(t, server, cases)
 }
 
-// never is an end of a session that has none before the operation.
-func never(*testing.T, *services, admission.Request, session.ID) {}
-
 func cancelled(t *testing.T, s *services, asks admission.Request, id session.ID) {
 	t.Helper()
 	must(t, third(s.Cancel(t.Context(), asks, id)))
@@ -139,29 +136,31 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 // fullSettlements are reports of a payment, of each outcome, for a session in each state.
 func fullSettlements() (cases []storetest.FullCase) {
 	payments := map[string]session.Payment{"paid": paid("a"), "failed": failed("a"), "wrong amount": of(77, paid("a")), "with a time": with(paid("a"), func(p *session.Payment) { p.PaidAt = rotatedAt })}
-	states := map[string]func(*testing.T, *services, admission.Request, session.ID){
-		"pending": never, "cancelled": cancelled,
-		"repeated": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
+	states := map[string]func(*testing.T, *services, admission.Request, session.Session){
+		"pending": func(*testing.T, *services, admission.Request, session.Session) {},
+		"cancelled": func(t *testing.T, s *services, asks admission.Request, created session.Session) {
 			t.Helper()
-			settled(t, s, id, paid("a"))
+			cancelled(t, s, asks, created.ID)
 		},
-		"paid otherwise": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
+		"repeated": func(t *testing.T, s *services, _ admission.Request, created session.Session) {
 			t.Helper()
-			settled(t, s, id, paid("b"))
+			settled(t, s, created.ID, paid("a"))
 		},
-		"held": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
+		"paid otherwise": func(t *testing.T, s *services, _ admission.Request, created session.Session) {
 			t.Helper()
-			held(t, s, id, holding(bank, "a"))
+			settled(t, s, created.ID, paid("b"))
 		},
-		"held by another": func(t *testing.T, s *services, _ admission.Request, id session.ID) {
+		"held": func(t *testing.T, s *services, _ admission.Request, created session.Session) {
 			t.Helper()
-			held(t, s, id, holding(card, "b"))
+			held(t, s, created.ID, holding(bank, "a"))
 		},
-		"due": func(t *testing.T, s *services, asks admission.Request, id session.ID) {
+		"held by another": func(t *testing.T, s *services, _ admission.Request, created session.Session) {
 			t.Helper()
-			_, read, err := s.Session(t.Context(), asks, id)
-			must(t, err)
-			due(t, s, read)
+			held(t, s, created.ID, holding(card, "b"))
+		},
+		"due": func(t *testing.T, s *services, _ admission.Request, created session.Session) {
+			t.Helper()
+			due(t, s, created)
 		},
 	}
 	for what, payment := range payments {
@@ -185,12 +184,12 @@ func fullSettlements() (cases []storetest.FullCase) {
 						if state == "due" {
 							request.Lifetime = 30 * time.Millisecond
 						}
-						id := mustCreate(t, s, asks, request).Session.ID
-						arrange(t, s, asks, id)
+						created := mustCreate(t, s, asks, request).Session
+						arrange(t, s, asks, created)
 						if deleted {
-							return func() error { return second(s.SettleDeleted(t.Context(), id, payment)) }
+							return func() error { return second(s.SettleDeleted(t.Context(), created.ID, payment)) }
 						}
-						return func() error { return second(s.Settle(t.Context(), id, payment)) }
+						return func() error { return second(s.Settle(t.Context(), created.ID, payment)) }
 					},
 				})
 			}
