@@ -36,12 +36,12 @@ func Load(path, role string, keep Keep) (*rest.Config, error) {
 	return config, nil
 }
 
-// noticeSilence has client-go close a connection that is silent for two seconds and does not answer a ping within two more. A balancer
+// noticeSilence has client-go close a connection that is silent for a second and does not answer a ping within two more. A balancer
 // that fails over forgets connections without a word. All watches share one, so with client-go's defaults, 30 and 15 seconds, a replica
 // would accept a disabled key for as long. client-go reads these values from the environment alone, for each transport that it makes;
 // what somebody has set there stays.
 func noticeSilence() error {
-	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "2", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
+	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "1", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
 		if os.Getenv(name) != "" {
 			continue
 		}

@@ -52,7 +52,7 @@ func TestLoad_ConnectionForgotten(t *testing.T) {
 		_, err := watch.Body.Read(make([]byte, 1))
 		ended <- err
 	}()
-	const most = 10 * time.Second // on a busy machine; four seconds on an idle one
+	const most = 10 * time.Second // on a busy machine; three seconds on an idle one
 	select {
 	case err := <-ended:
 		if err == nil {
