@@ -157,7 +157,7 @@ func (i *Index) Surplus(ctx context.Context, namespace string) ([]Entry, error) 
 	if err != nil || len(all) <= Tombstones {
 		return nil, err
 	}
-	replaced, err := i.replaced(ctx, namespace)
+	replaced, _, err := i.replaced(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -269,15 +269,14 @@ func (i *Index) unforgettable(
 		all, err := i.list(ctx, kind, namespace, atLeast)
 		return slices.DeleteFunc(all, expired), err
 	}
-	claims, err := i.replacedClaims(ctx, namespace)
-	if err != nil || len(claims) < atLeast {
+	replaced, count, err := i.replaced(ctx, namespace)
+	if err != nil || count < atLeast {
 		return nil, err
 	}
 	all, err := i.list(ctx, kind, namespace, 0)
 	if err != nil {
 		return nil, err
 	}
-	replaced := i.owners(claims)
 	for n := range all {
 		all[n].claims = replaced[all[n].ID]
 	}
@@ -290,40 +289,31 @@ func (i *Index) own(ctx context.Context, tombstone published.Tombstone, namespac
 	if err != nil || own == nil || tombstone.Kind != published.TombstoneApiKey {
 		return own, err
 	}
-	replaced, err := i.replaced(ctx, namespace)
+	replaced, _, err := i.replaced(ctx, namespace)
 	if own.claims = replaced[own.ID]; err != nil || own.claims == 0 {
 		return nil, err
 	}
 	return own, nil
 }
 
-// replaced returns how many claims to replaced keys the ApiKeys of a namespace have, by their ids.
-func (i *Index) replaced(ctx context.Context, namespace string) (map[string]int, error) {
-	claims, err := i.replacedClaims(ctx, namespace)
-	return i.owners(claims), err
-}
-
-func (i *Index) replacedClaims(ctx context.Context, namespace string) ([]corev1.Secret, error) {
+// replaced returns how many claims to replaced keys the ApiKeys of a namespace have, by their ids, and the sum.
+func (i *Index) replaced(ctx context.Context, namespace string) (each map[string]int, sum int, err error) {
 	var claims corev1.SecretList
 	if err := i.cache.List(ctx, &claims, client.MatchingFields{ReplacedField: namespace}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the claims to replaced keys: %w", err)
+		return nil, 0, fmt.Errorf("list the claims to replaced keys: %w", err)
 	}
-	return claims.Items, nil
-}
-
-// owners counts the claims of each ApiKey.
-func (i *Index) owners(claims []corev1.Secret) map[string]int {
-	count := map[string]int{}
-	for n := range claims {
-		keyID, err := decodeOnce(i.claims, &claims[n], func() (string, error) {
-			claim, err := published.DecodeDigestClaim(&claims[n])
+	each = map[string]int{}
+	for n := range claims.Items {
+		keyID, err := decodeOnce(i.claims, &claims.Items[n], func() (string, error) {
+			claim, err := published.DecodeDigestClaim(&claims.Items[n])
 			return claim.KeyID, err
 		})
 		if err == nil {
-			count[keyID]++
+			each[keyID]++
+			sum++
 		}
 	}
-	return count
+	return each, sum, nil
 }
 
 // beyond returns the tombstones that are not within the budget, the first ones being preferred. Each Merchant has the same share of

@@ -165,11 +165,9 @@ func (r *Reconciler) end(ctx context.Context, f *facts) error {
 			return unclosed
 		}
 	}
-	unread := r.readSigning(ctx, r.APIReader, f)
-	var unlisted error
-	if f.delivered, unlisted = r.Secrets.List(ctx, f.merchant); unlisted != nil {
-		unread = errors.Join(unread, unlisted)
-	}
+	delivered, unlisted := r.Secrets.List(ctx, f.merchant)
+	f.delivered = delivered
+	unread := errors.Join(r.readSigning(ctx, r.APIReader, f), unlisted)
 	if f.configMap != nil || f.signing != nil || len(f.delivered) > 0 {
 		unremembered = r.WriteTombstone(ctx, published.TombstoneMerchant, f.merchant, "")
 	}

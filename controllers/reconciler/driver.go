@@ -102,16 +102,11 @@ func (d Driver[O, F]) restrict(ctx context.Context, object O) (cached F, due boo
 // not ask for the finalizer first: its tenant may have removed it. What is in the tenant's namespace may fail for long, and
 // then waits longer than the revocation does.
 func (d Driver[O, F]) withdraw(ctx context.Context, object O) (reconcile.Result, error) {
-	restricting, release, ok := d.Restrict(ctx, object)
-	if !ok {
-		return again(nil)
+	names, done, err := d.revoke(ctx, object)
+	if err != nil && !Superseded(err) {
+		err = errors.Join(err, d.Kind.ReportUnrevoked(ctx, object, err))
 	}
-	names, err := d.Kind.Revoke(restricting, object)
-	release()
-	if err != nil {
-		if !Superseded(err) {
-			err = errors.Join(err, d.Kind.ReportUnrevoked(ctx, object, err))
-		}
+	if !done {
 		return again(err)
 	}
 	if wait := d.Wait(object); wait > 0 {
@@ -129,6 +124,17 @@ func (d Driver[O, F]) withdraw(ctx context.Context, object O) (reconcile.Result,
 		return d.Finish(object, HeldRecheck, d.Kind.ReportHeld(ctx, object))
 	}
 	return d.Finish(object, 0, err)
+}
+
+// revoke ends what is published of a deleted object. done is false if that failed, or another worker is doing it.
+func (d Driver[O, F]) revoke(ctx context.Context, object O) (delivered []string, done bool, err error) {
+	restricting, release, ok := d.Restrict(ctx, object)
+	if !ok {
+		return nil, false, nil
+	}
+	defer release()
+	delivered, err = d.Kind.Revoke(restricting, object)
+	return delivered, err == nil, err
 }
 
 // again ends a reconciliation that is to be repeated when the caches have what was written, or after an error.
@@ -151,11 +157,8 @@ func (r Restrictions[O, F]) Reconcile(ctx context.Context, object O) (reconcile.
 		}
 		return reconcile.Result{}, nil
 	}
-	restricting, release, ok := r.Driver.Restrict(ctx, object)
-	if !ok {
-		return again(nil)
+	if _, done, err := r.Driver.revoke(ctx, object); !done {
+		return again(err)
 	}
-	defer release()
-	_, err := r.Driver.Kind.Revoke(restricting, object)
-	return Finish(err)
+	return reconcile.Result{}, nil
 }
