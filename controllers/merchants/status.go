@@ -61,7 +61,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, merchant *v1alpha1.Merc
 // ReportUnrestricted says that a Merchant is not restricted as its spec says.
 func (r *Reconciler) ReportUnrestricted(ctx context.Context, f facts, failure error) error {
 	outcome := conditions.Stalled(v1alpha1.ReasonStillAccepted,
-		"spec.state is not in force, and the keys of the Merchant still work: %v. The operator retries", failure)
+		"A restriction of the spec is not in force, and the keys of the Merchant still work as before: %v. The operator retries", failure)
 	r.notify(f.merchant, outcome.Notices())
 	status := *f.merchant.Status.DeepCopy()
 	status.ObservedGeneration = f.merchant.Generation
