@@ -199,8 +199,8 @@ func (s *streams) serve(w http.ResponseWriter, watch *live.Watch, sess *store.Pu
 // sendBuffer is in bytes, more than all events of a stream: without it the kernel keeps megabytes for a client that does not read.
 const sendBuffer = 8 << 10
 
-// maxUnacknowledged is how long a client may acknowledge nothing of what it was sent. Without it the kernel sends to a client that has vanished
-// for a quarter of an hour.
+// maxUnacknowledged is how long data may stay unacknowledged before the kernel ends the connection. By default it goes on sending to
+// a client that has vanished for a quarter of an hour.
 const maxUnacknowledged = 30 * time.Second
 
 // takeOver returns the connection of a request, and the socket below it.

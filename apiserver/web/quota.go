@@ -21,7 +21,7 @@ const (
 	limitHeader  = "Ratelimit"
 )
 
-// SetQuota sets the RateLimit headers, if the limiter was asked. The error is what it was asked for: admission.ErrRateLimited over the limit.
+// SetQuota sets the RateLimit headers, if the limiter was asked. err is the error of that request: admission.ErrRateLimited over the limit.
 func (e *Event) SetQuota(header http.Header, limit string, quota ratelimit.Quota, err error) {
 	if quota == (ratelimit.Quota{}) {
 		return

@@ -164,8 +164,8 @@ func TestPublishedStateIn(t *testing.T) {
 	}
 }
 
-// A tenant changes the digests of its ApiKeys again and again, and deletes them: each digest leaves a claim. With too many of them in a
-// namespace no ApiKey of it claims another digest. The keys in force stay, and a neighbour claims what it likes.
+// A tenant changes the digests of its ApiKeys again and again, and deletes them: each digest leaves a claim. With too many claims in a
+// namespace its ApiKeys claim no other digest, and keep the keys in force. A neighbour's ApiKey claims its digest.
 func TestPlan_FullOfClaims(t *testing.T) {
 	wanted := apikey.NewDigest("wanted")
 	for namespace, want := range map[string]bool{"shops": true, "others": false} {

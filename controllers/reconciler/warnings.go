@@ -65,8 +65,8 @@ func (b *Base) Warned(object client.Object, status []metav1.Condition) Warned {
 	return standing
 }
 
-// Notify emits the warnings of the notices that do not stand yet, remembers those that stand now, and returns the reasons of what it
-// emitted. before are the warnings that stood: see Warned.
+// Notify emits each warning of the notices that does not stand yet, remembers the warnings that stand now, and returns the reasons
+// of the emitted ones. before are the warnings that stood: see Warned.
 func (b *Base) Notify(object client.Object, before Warned, action string, notices []conditions.Notice) (emitted []string) {
 	standing := Warned{}
 	for _, n := range notices {

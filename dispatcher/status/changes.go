@@ -123,8 +123,8 @@ func (r *Reporter) recordRefusal(ctx context.Context, endpoint endpoints.Endpoin
 	return true, err
 }
 
-// refusalEnded reports whether an endpoint was refused by a rule that the platform has changed since. Of the rules of two dispatchers, those of the
-// one that started last are the newer ones, so it decides only about what was refused before its start. now is the time of Redis.
+// refusalEnded reports whether an endpoint was refused by a rule that the platform has changed since. The dispatcher that started last
+// has the newer rules, so each dispatcher decides only about refusals from before its own start. now is the time of Redis.
 func (r *Reporter) refusalEnded(endpoint endpoints.Endpoint, state outbox.EndpointState, now time.Time) bool {
 	started := now.Add(-r.now().Sub(r.started))
 	if state.RefusedSince.IsZero() || state.Disabled() || !state.RefusedSince.Before(started) {

@@ -4,7 +4,7 @@ local target, refused, merchant = unpack(ARGV)
 
 -- Forgets the health of an endpoint that a rule of the platform refused and no rule refuses now. What was tried meanwhile failed
 -- because of that rule. A disabled endpoint stays disabled.
--- watched_key lists the endpoints with something to report. target is the one that was refused, refused the time of that in ms.
+-- watched_key lists the endpoints with something to report. target is the refused target, refused the time of its refusal in ms.
 -- Returns {'OK', 1 if the health is forgotten; 0 if the endpoint is not as the caller has seen it}.
 
 local endpoint = read_endpoint(endpoint_key)

@@ -209,9 +209,9 @@ func endpointKeys(call *redis.Call, merchantID string) {
 	call.Key("watched_key", space, watchedKey)
 }
 
-// ResumeEndpoint notes the target of a merchant's endpoint, so that what another one answers later is outdated. It forgets the health at another
-// target, so that events are sent to a disabled endpoint again, and reports whether it did. An outdated target changes nothing; one without an ID enables a disabled endpoint at the
-// same target. The error is redis.ErrCorrupt or redis.ErrUnavailable.
+// ResumeEndpoint notes the target of a merchant's endpoint: what a former target answers later is outdated. It forgets the health at the
+// former target, so that events are sent to a disabled endpoint again, and reports whether it did. An outdated target changes nothing; one
+// without an ID enables a disabled endpoint at the same target. The error is redis.ErrCorrupt or redis.ErrUnavailable.
 func (o *Outbox) ResumeEndpoint(ctx context.Context, merchantID string, target Target) (bool, error) {
 	call := redis.NewCall(resumeEndpointScript)
 	endpointKeys(&call, merchantID)

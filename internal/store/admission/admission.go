@@ -89,7 +89,7 @@ type Request struct {
 	// TestMode: with a test key, which has limits, sessions and Idempotency-Keys of its own.
 	TestMode bool
 	KeyID    string
-	// Order is that of the published record this replica knows.
+	// Order is the order of the published record that this replica knows.
 	Order published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
@@ -130,7 +130,7 @@ func (a *Admitter) Admit(ctx context.Context, request Request) (Admitted, error)
 
 // AdmitRotation decides whether the caller may rotate its key, and counts it against a limit of the ApiKey's rotations. Only the current
 // key may: Live must say whether the directory has the digest as the current one. Neither a rejected caller nor the merchant's own limit is
-// charged. Errors: those of Admit, with ErrRotationLimited for ErrRateLimited.
+// charged. It returns the same errors as Admit, with ErrRotationLimited for ErrRateLimited.
 func (a *Admitter) AdmitRotation(ctx context.Context, request Request, limit ratelimit.Policy) (Admitted, error) {
 	request.Limit, request.currentOnly = limit, true
 	call := a.NewCall(admitRotationScript, &request)
@@ -239,7 +239,7 @@ func WriteLimit(call *redis.Call, limit ratelimit.Policy) {
 }
 
 // Run runs the script of a merchant's request. It returns the first word of its reply, which says what became of an admitted request, and the rest.
-// Errors are those of Admit, and name what the script does.
+// It returns the same errors as Admit; their text begins with what.
 func (c *Call) Run(ctx context.Context, what string) (Admitted, string, redis.Reply, error) {
 	reply, err := c.admitter.redis.Run(ctx, &c.Call)
 	if err != nil {

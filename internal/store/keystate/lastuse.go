@@ -10,7 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// LastUses are those of ApiKeys of a bucket.
+// LastUses are the last uses of ApiKeys of a bucket.
 type LastUses struct {
 	// ReadTime and RecordingSince are those of published.LastUses.
 	ReadTime, RecordingSince time.Time
