@@ -143,9 +143,10 @@ func (r *Reconciler) gather(ctx context.Context, from reconciler.Source, known f
 	return f, err
 }
 
-// readFull reads until when no new ApiKey is published in the namespace.
+// readFull reads until when no new ApiKey is published in the namespace. Delivered Secrets do not make it an old one: its tenant may plant
+// them.
 func (r *Reconciler) readFull(ctx context.Context, f *facts) (err error) {
-	if f.untouched() && f.seen == (knownVersion{}) {
+	if f.secret == nil && f.seen == (knownVersion{}) {
 		f.fullUntil, err = r.FullUntil(ctx, published.TombstoneApiKey, f.apiKey, f.apiKey.Status.Conditions, f.now)
 	}
 	return err

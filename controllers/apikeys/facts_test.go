@@ -189,6 +189,25 @@ func TestPlan_FullOfClaims(t *testing.T) {
 	}
 }
 
+// A Secret that a tenant plants for a new ApiKey does not make it one that was published before.
+func TestPlan_FullNamespace_Planted(t *testing.T) {
+	f := upToDate()
+	objects := append(deletedWithClaims(t, f.apiKey.Namespace, 2*budget.Tombstones), stored(t, f)...)
+	r := frozen(t, clocktesting.NewFakePassiveClock(now), func(client.Client, client.ObjectKey) {}, objects...)
+	if err := r.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "credentials", Name: published.KeyName(published.ID(f.apiKey.UID)),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	r.Secrets.Cache = oneDelivered{}
+	read(t, r.Client, client.ObjectKeyFromObject(f.apiKey), f.apiKey)
+	f.apiKey.Status.Conditions = nil
+	p, err := planned(t, r, f.apiKey)
+	if err != nil || p.newKey != nil {
+		t.Errorf("a key is issued: %s, %v", outcomeFor(p.facts).Message, err)
+	}
+}
+
 // deletedWithClaims are the tombstones of ApiKeys of a namespace, and so many claims to their replaced keys.
 func deletedWithClaims(t *testing.T, namespace string, claims int) (all []client.Object) {
 	t.Helper()

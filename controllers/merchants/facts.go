@@ -148,7 +148,7 @@ func (r *Reconciler) gather(ctx context.Context, from reconciler.Source, known f
 			return f, err
 		}
 	}
-	if f.untouched() {
+	if f.configMap == nil && f.signing == nil { // its tenant may plant delivered Secrets
 		f.fullUntil, err = r.FullUntil(ctx, published.TombstoneMerchant, f.merchant, f.merchant.Status.Conditions, f.now)
 	}
 	return f, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +58,40 @@ func newReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 		Tombstones: budget.New(stored, apiReader, "credentials"),
 		Clock:      clocktesting.NewFakePassiveClock(now), ClockWrong: func() bool { return false }, CredentialsNamespace: "credentials",
 	}}
+}
+
+// A merchant is suspended, or closed, also while its signing secret cannot be read.
+func TestRestrictions_SigningSecretUnread(t *testing.T) {
+	for name, deleted := range map[string]bool{"suspended": false, "deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			f := upToDate(t)
+			f.configMap.Namespace = "credentials"
+			f.merchant.Spec.State, f.merchant.Finalizers = v1alpha1.MerchantSuspended, []string{v1alpha1.Finalizer}
+			r := newReconciler(t, f.configMap, f.merchant)
+			if deleted {
+				f.merchant.DeletionTimestamp = &metav1.Time{Time: now}
+			}
+			r.APIReader = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // that of newReconciler
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if _, secret := object.(*corev1.Secret); secret {
+						return errors.New("the encryption of Secrets is away")
+					}
+					return c.Get(ctx, key, object, options...)
+				},
+			})
+			restrictions := reconciler.Restrictions[*v1alpha1.Merchant, facts]{
+				Driver: reconciler.Driver[*v1alpha1.Merchant, facts]{Base: r.Base, Kind: r},
+			}
+			_, err := restrictions.Reconcile(t.Context(), f.merchant)
+			stored := new(corev1.ConfigMap)
+			if gone := client.IgnoreNotFound(r.Client.Get(t.Context(), client.ObjectKeyFromObject(f.configMap), stored)); gone != nil {
+				t.Fatal(gone)
+			}
+			if record, decodeErr := published.DecodeMerchant(stored); decodeErr == nil && record.State == v1alpha1.MerchantActive {
+				t.Errorf("it is still Active: %v", err)
+			}
+		})
+	}
 }
 
 // planned is what a reconciliation of a new Merchant plans.
@@ -164,6 +199,36 @@ func TestPlan_FullNamespace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Secret that a tenant plants for a new Merchant does not make it one that was published before.
+func TestPlan_FullNamespace_Planted(t *testing.T) {
+	fresh := merchant()
+	fresh.UID, fresh.Spec.Webhook = "fresh", nil
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: fresh.Namespace, Name: "planted", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Merchant", UID: fresh.UID, Controller: new(true),
+		}},
+	}}
+	r := newReconciler(t, append(deletedMerchants(t, fresh.Namespace, 2*budget.Tombstones), fresh, secret)...)
+	r.Secrets.Cache, r.Secrets.APIReader = planted{secret: secret}, r.Client
+	p, err := planned(t, r, fresh)
+	if err == nil && p.publish != nil {
+		t.Errorf("it is published: %s", outcomeFor(p.facts).Message)
+	}
+}
+
+// planted is a cache with a Secret that looks delivered for the Merchant.
+type planted struct {
+	cache.Cache
+
+	secret *corev1.Secret
+}
+
+func (p planted) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	secret := tenantsecret.Metadata()
+	secret.ObjectMeta = p.secret.ObjectMeta
+	return meta.SetList(list, []runtime.Object{secret})
 }
 
 // Of a Merchant that was published before this operator began, what is lost is published again, also in a full namespace.
