@@ -71,7 +71,7 @@ func TestRestrictions_SigningSecretUnread(t *testing.T) {
 			if deleted {
 				f.merchant.DeletionTimestamp = &metav1.Time{Time: now}
 			}
-			r.APIReader = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // that of newReconciler
+			r.APIReader = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 					if _, secret := object.(*corev1.Secret); secret {
 						return errors.New("the encryption of Secrets is away")
