@@ -31,6 +31,9 @@ type Options struct {
 
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
 	SessionRetention time.Duration
+	// MaxSessionsPerDay is how many sessions a merchant creates at once in each mode, and a day after that; zero: any number.
+	// Default 100,000.
+	MaxSessionsPerDay int64
 	// Receipts: dispatchers send receipts, so the address for one is stored. Default false.
 	Receipts bool
 	// History is how much of each merchant's feed is kept. Default 7 days and 1,000,000 events.
@@ -93,6 +96,7 @@ func DefaultOptions() Options {
 		Options:              role.DefaultOptions(),
 		CredentialsNamespace: "merchant-operator-credentials",
 		SessionRetention:     72 * time.Hour,
+		MaxSessionsPerDay:    100_000,
 		LastUseStep:          published.LastUseStep,
 		History:              feed.History{}.WithDefaults(),
 		PublicAddress:        ":8080",
@@ -155,6 +159,9 @@ func (o Options) validateQR() error {
 func (o Options) Validate() error {
 	if err := o.Options.Validate(); err != nil {
 		return err
+	}
+	if o.MaxSessionsPerDay < 0 {
+		return errors.New("--max-sessions-per-day must not be negative")
 	}
 	if err := (store.Options{SessionRetention: o.SessionRetention}).Validate(); err != nil {
 		return fmt.Errorf("--session-retention: %w", err)

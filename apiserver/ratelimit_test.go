@@ -48,6 +48,28 @@ func wantTooMany(t *testing.T, got result, policy string) {
 	}
 }
 
+// Above the sessions of a day only creates are refused.
+func TestMaxSessionsPerDay(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("one", f.merchant("acme"))
+	r := f.start(func(o *apiserver.Options) { o.MaxSessionsPerDay = 2 })
+	for range 2 {
+		r.call(http.MethodPost, sessions, key, `{"amountCents":1}`).want(t, http.StatusCreated)
+	}
+	refused := r.call(http.MethodPost, sessions, key, `{"amountCents":1}`)
+	refused.wantError(t, http.StatusTooManyRequests, "the merchant created as many sessions as one may in a day; retry after the time in Retry-After")
+	if seconds, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || seconds < 43_000 || seconds > 43_200 {
+		t.Errorf("Retry-After %q, want half a day", refused.header.Get("Retry-After"))
+	}
+	if code := refused.header.Get("Error-Code"); code != "rate_limited" {
+		t.Errorf("Error-Code %q", code)
+	}
+	if counted := r.metric(`merchant_operator_http_rate_limited_total{limit="sessions"}`); counted != "1" {
+		t.Errorf("%s requests are counted as over this limit", counted)
+	}
+	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
+}
+
 // All keys of a merchant share its limit, on all replicas.
 func TestMerchantLimit(t *testing.T) {
 	f := newFixture(t)

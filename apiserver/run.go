@@ -76,7 +76,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	log, registry := options.Log, process.Registry
 	admitter := admission.New(process.Redis, options.LastUseStep)
 	state, err := store.New(process.Redis, store.Options{
-		SessionRetention: options.SessionRetention, History: options.History, Receipts: options.Receipts, Admitter: admitter,
+		SessionRetention: options.SessionRetention, MaxSessionsPerDay: options.MaxSessionsPerDay, History: options.History, Receipts: options.Receipts, Admitter: admitter,
 	})
 	if err != nil {
 		return nil, err

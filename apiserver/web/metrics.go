@@ -36,10 +36,10 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"method", "route", "status"}),
 		limited: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_http_rate_limited_total",
-			Help: "Requests with response 429, by limit: of the merchant, of the client address, or of the rotations of an ApiKey. Without requests of test mode.",
+			Help: "Requests with response 429, by limit: of the merchant, of the client address, of the rotations of an ApiKey, or of the sessions that a merchant creates. Without requests of test mode.",
 		}, []string{"limit"}),
 	}
-	for _, limit := range []string{MerchantLimit, AddressLimit, RotationLimit} {
+	for _, limit := range []string{MerchantLimit, AddressLimit, RotationLimit, SessionLimit} {
 		m.limited.WithLabelValues(limit) // start at 0, so that rate() sees the first increase
 	}
 	return m

@@ -13,6 +13,7 @@ const (
 	MerchantLimit = "merchant"
 	AddressLimit  = "address"
 	RotationLimit = "rotations" // of one ApiKey
+	SessionLimit  = "sessions"  // that a merchant creates
 )
 
 // RateLimit-Policy and RateLimit, in canonical form.
@@ -31,6 +32,9 @@ func (e *Event) SetQuota(header http.Header, limit string, quota ratelimit.Quota
 	if errors.Is(err, admission.ErrRateLimited) {
 		header.Set("Retry-After", quota.RetryAfterHeader())
 		e.limit = limit
+	}
+	if errors.Is(err, admission.ErrTooManySessions) {
+		e.limit = SessionLimit
 	}
 }
 

@@ -110,7 +110,7 @@ func (s *deployment) addReplica(n int) {
 		process: &process{name: fmt.Sprintf("apiserver-%d", n+1), ops: ops, toKube: toKube, args: append([]string{
 			"apiserver", "--kubeconfig", kubeconfig, "--redis-url", s.url, "--drain-delay", "1s",
 			"--public-address", public, "--internal-address", internal, "--ops-address", ops,
-			"--public-rate", "10000", "--public-burst", "100000",
+			"--public-rate", "10000", "--public-burst", "100000", "--max-sessions-per-day", "100000000",
 		}, s.flags...)},
 		public: "http://" + public, internal: "http://" + internal,
 	}

@@ -188,6 +188,7 @@ apiserver:
   paymentAppURL: https://bank.example.com/pay?session={sessionId}
   publicURL: https://pay.example.com
   sessionRetention: 96h30m
+  maxSessionsPerDay: 20000000
   publicRateLimit: {requestsPerSecond: 1000000, burst: 20000000}
   streams: {max: 1000000, maxPerAddress: 20000000}
   drainDelaySeconds: 0
@@ -236,7 +237,7 @@ func TestArguments_FromValues(t *testing.T) {
 	for name, want := range map[string][]string{
 		"merchant-operator": {"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--credentials-namespace=" + credentials},
 		"merchant-operator-apiserver": {
-			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--payment-app-url=https://bank.example.com/pay?session={sessionId}", "--public-url=https://pay.example.com", "--session-retention=96h30m",
+			"--trusted-proxies=10.0.0.0/8,fd00::/8", "--qr-scheme=web+pay", "--qr-content=Link", "--payment-app-url=https://bank.example.com/pay?session={sessionId}", "--public-url=https://pay.example.com", "--session-retention=96h30m", "--max-sessions-per-day=20000000",
 			"--history=48h", "--history-entries=20000000", "--receipts",
 			"--public-rate=1000000", "--public-burst=20000000", "--max-streams=1000000", "--max-streams-per-address=20000000", "--drain-delay=0s",
 			"--internal-cert-dir=/etc/merchant-operator/internal-certificate", "--internal-audience=pay",
