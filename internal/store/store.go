@@ -90,7 +90,7 @@ type Store struct {
 	historyArg string // the history as scripts read it
 	// sessionCost is what a session takes of the day in which an account creates MaxSessionsPerDay; zero: nothing.
 	sessionCost time.Duration
-	admitter   *admission.Admitter
+	admitter    *admission.Admitter
 }
 
 // New returns the store in a Redis.
