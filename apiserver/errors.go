@@ -87,7 +87,7 @@ var answers = []struct {
 	{is(store.ErrTooManyRefunds), http.StatusConflict, "too_many_refunds", "session has 100 refunds of your account and keeps no more"},
 	{as[keys.GenerationError], http.StatusConflict, "generation_conflict", ownMessage},
 
-	{is(admission.ErrTooManySessions), http.StatusTooManyRequests, "rate_limited", "the merchant created as many sessions as one may in a day; retry after the time in Retry-After"},
+	{is(sessions.ErrTooMany), http.StatusTooManyRequests, "rate_limited", "the merchant created as many sessions as one may in a day; retry after the time in Retry-After"},
 	{is(admission.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
 	{is(payer.ErrCrowded), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
 	{is(live.ErrTooMany), http.StatusServiceUnavailable, "too_many_streams", "too many open streams; poll, or retry after the time in Retry-After"},

@@ -31,8 +31,8 @@ type Options struct {
 
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
 	SessionRetention time.Duration
-	// MaxSessionsPerDay is how many sessions a merchant creates at once in each mode, and a day after that; zero: any number.
-	// Default 100,000.
+	// MaxSessionsPerDay is how many sessions a merchant creates at this replica at once, in each mode, and a day after that; zero: any
+	// number. Default 100,000.
 	MaxSessionsPerDay int64
 	// Receipts: dispatchers send receipts, so the address for one is stored. Default false.
 	Receipts bool

@@ -76,7 +76,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	log, registry := options.Log, process.Registry
 	admitter := admission.New(process.Redis, options.LastUseStep)
 	state, err := store.New(process.Redis, store.Options{
-		SessionRetention: options.SessionRetention, MaxSessionsPerDay: options.MaxSessionsPerDay, History: options.History, Receipts: options.Receipts, Admitter: admitter,
+		SessionRetention: options.SessionRetention, History: options.History, Receipts: options.Receipts, Admitter: admitter,
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 		Reasons:      reasons,
 	}
 	links := payer.Links{Base: strings.TrimSuffix(options.PublicURL, "/"), Scheme: options.QRScheme, App: options.PaymentAppURL}
-	r.sessions = sessions.New(sessions.Options{Store: state, Gate: r.gate, Links: links})
+	r.sessions = sessions.New(sessions.Options{Store: state, Gate: r.gate, Links: links, MaxPerDay: options.MaxSessionsPerDay, Now: options.Now})
 	r.events = events.New(events.Options{
 		Store: state, Gate: r.gate, Live: r.live,
 		LongPoll: web.LongPoll{Draining: process.Draining(), Drain: options.Streams.Drain, WriteTimeout: options.Streams.WriteTimeout},

@@ -30,12 +30,14 @@ func (e *Event) SetQuota(header http.Header, limit string, quota ratelimit.Quota
 	values := [...]string{quota.PolicyHeader(limit), quota.Header(limit)}
 	header[policyHeader], header[limitHeader] = values[:1:1], values[1:]
 	if errors.Is(err, admission.ErrRateLimited) {
-		header.Set("Retry-After", quota.RetryAfterHeader())
-		e.limit = limit
+		e.SetLimited(header, limit, quota)
 	}
-	if errors.Is(err, admission.ErrTooManySessions) {
-		e.limit = SessionLimit
-	}
+}
+
+// SetLimited says when to try again what a limit refused, and counts that.
+func (e *Event) SetLimited(header http.Header, limit string, quota ratelimit.Quota) {
+	header.Set("Retry-After", quota.RetryAfterHeader())
+	e.limit = limit
 }
 
 // ClearQuota removes the headers of an admission that does not count any more: the request has waited, and is admitted anew.

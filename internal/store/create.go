@@ -46,7 +46,7 @@ type Created struct {
 }
 
 // CreateSession creates a session, or returns the one its Idempotency-Key already made. Errors are
-// those of Admit, admission.ErrTooManySessions, and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
+// those of Admit and ErrIdempotencyMismatch. No error uses the key up, but after ErrUnavailable
 // the session may exist: the same Idempotency-Key makes a retry safe.
 func (s *Store) CreateSession(ctx context.Context, asks admission.Request, request NewSession) (admission.Admitted, Created, error) {
 	settles := false
@@ -60,10 +60,6 @@ func (s *Store) CreateSession(ctx context.Context, asks admission.Request, reque
 	call.AdmissionKeys()
 	s.writeCreate(&call, &asks, &request, id, settles)
 	admitted, word, reply, err := run(ctx, &call, "create a session")
-	if word == wordTooMany {
-		admitted.RetryAfter = time.Duration(reply.Int()) * time.Microsecond
-		return admitted, Created{}, cmp.Or(reply.Err(), err)
-	}
 	if err != nil {
 		return admitted, Created{}, err
 	}
@@ -82,7 +78,6 @@ func (s *Store) writeCreate(call *admission.Call, asks *admission.Request, reque
 	call.Key("session_key", space, sessionhash.Key, id.String())
 	call.Key("expiry_queue_key", space, expiryQueueKey, lifetime)
 	call.Key("expiry_key", space, outbox.ExpiryKey)
-	call.Key("sessions_rate_key", space, sessionsRateKey, asks.Account())
 	if once {
 		call.Key("idempotency_key", space, idempotencyKey, asks.Account(), ":", request.Idempotency.Hash())
 	}
@@ -109,7 +104,6 @@ func (s *Store) writeCreate(call *admission.Call, asks *admission.Request, reque
 	var room [128]byte // enough for most
 	call.WriteBytes(record.Append(room[:0]))
 	call.End("record")
-	call.Int("session_cost", s.sessionCost.Microseconds())
 	email := ""
 	if s.receipts && !asks.TestMode { // nothing else needs it
 		email = request.Charge.CustomerEmail

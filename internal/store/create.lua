@@ -1,20 +1,17 @@
-local rate_key, override_key, session_key, expiry_queue_key, expiry_key, sessions_rate_key, idempotency_key, order_key, event_key, queue_key, due_key, last_use_key = unpack(KEYS)
-local cost, burst, known_key, flags, lifetime, keep, record, session_cost, emit_created, email, ordered, settle_after, idempotency_keep, fingerprint, reject_mismatch = unpack(ARGV)
-local stored = idempotency_keep and redis.call('MGET', rate_key, override_key, sessions_rate_key, idempotency_key)
-  or redis.call('MGET', rate_key, override_key, sessions_rate_key)
-local tat, override, sessions_tat, original = stored[1], stored[2], stored[3], stored[4]
+local rate_key, override_key, session_key, expiry_queue_key, expiry_key, idempotency_key, order_key, event_key, queue_key, due_key, last_use_key = unpack(KEYS)
+local cost, burst, known_key, flags, lifetime, keep, record, emit_created, email, ordered, settle_after, idempotency_keep, fingerprint, reject_mismatch = unpack(ARGV)
+local stored = idempotency_keep and redis.call('MGET', rate_key, override_key, idempotency_key) or redis.call('MGET', rate_key, override_key)
+local tat, override, original = stored[1], stored[2], stored[3]
 -- uses: clock, admission, sessions
 
 -- Creates a session, or replays the one that its Idempotency-Key made.
 -- lib/admission describes rate_key, override_key, last_use_key and the first four arguments. expiry_queue_key is the queue of the
 -- lifetime, expiry_key has when the sweep must examine a queue. Where a charge has no Idempotency-Key, no orderRef or no event of
 -- its creation, another key stands in the place of theirs.
--- sessions_rate_key is as rate_key, of the account's new sessions: one takes session_cost us, 0 if nothing limits them, and a full
--- burst is a day.
 -- lifetime, keep, settle_after and idempotency_keep are in ms. settle_after is when the sweep must examine a test session that is
 -- paid without a rail. From emit_created on arguments may be missing; an empty email, and an empty settle_after, are none.
--- Returns '<result><quota>'; 'CORRUPT<quota>' and 'MISMATCH<quota>' of an Idempotency-Key; 'CREATED<quota>';
--- {'TOO_MANY<quota>', us until a session may be created}; or {'REPLAYED<quota>', key of the original session, 1 if it is of the same charge, its fields}.
+-- Returns '<result><quota>'; 'CORRUPT<quota>' and 'MISMATCH<quota>' of an Idempotency-Key; 'CREATED<quota>'; or
+-- {'REPLAYED<quota>', key of the original session, 1 if it is of the same charge, its fields}.
 
 if result then
   return result .. quota
@@ -31,18 +28,6 @@ if original then
   end
   -- Only read, as its key is not declared. If it is gone or due to expire, the caller reads it again (read_original).
   return {'REPLAYED' .. quota, key, same and 1 or 0, call('HMGET', key, unpack(const.SESSION_FIELDS))}
-end
-
-if session_cost ~= '0' then
-  local begins, latest = tonumber(sessions_tat), now_us + const.DAY_US
-  if not begins or begins < now_us or begins > latest then -- a failover set the clock back: nobody may stop selling for that
-    begins = now_us
-  end
-  local new_tat = begins + session_cost
-  if new_tat > latest then
-    return {'TOO_MANY' .. quota, new_tat - latest}
-  end
-  call('SET', sessions_rate_key, format('%d', new_tat), 'PXAT', format('%d', math.ceil(new_tat / 1000)))
 end
 
 local expires = format('%d', now_ms + lifetime)

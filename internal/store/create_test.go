@@ -225,55 +225,6 @@ func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 	}
 }
 
-// What one merchant creates in a day is bounded, whatever its limit of requests, and costs nobody else.
-func TestCreateSession_MaxSessionsPerDay(t *testing.T) {
-	const third = 8 * time.Hour // of a day
-	options := store.Options{MaxSessionsPerDay: 3}
-	s, other := storetest.OpenWith(t, shared.URL(), options), storetest.OpenWith(t, shared.URL(), options)
-	asks := merchant()
-	first := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-1") })
-	mustCreate(t, s, asks, first)
-	mustCreate(t, other, asks, newSession())
-	mustCreate(t, s, asks, newSession())
-	refused := func(after time.Duration) {
-		t.Helper()
-		request := with(newSession(), func(n *store.NewSession) { n.Idempotency = idempotencyKey(t, "order-4") })
-		admitted, created, err := other.CreateSession(t.Context(), asks, request)
-		if !errors.Is(err, admission.ErrTooManySessions) || !errors.Is(err, admission.ErrRateLimited) || !cmp.Equal(created, store.Created{}, sameSession) {
-			t.Fatalf("%+v, %v", created, err)
-		}
-		if admitted.RetryAfter > after || admitted.RetryAfter < after-time.Minute {
-			t.Errorf("retry after %s, want %s", admitted.RetryAfter, after)
-		}
-	}
-	refused(third)
-	if len(merchantKeys(t, asks, "session:*")) != 3 || len(merchantKeys(t, asks, "idem:"+asks.MerchantID+":*")) != 1 {
-		t.Error("a refused request left a session or an Idempotency-Key behind")
-	}
-	if again := mustCreate(t, s, asks, first); !again.Replayed {
-		t.Error("a repetition was not answered with the session that it made")
-	}
-	mustCreate(t, s, with(asks, inTestMode), newSession())
-	mustCreate(t, s, merchant(), newSession())
-
-	c := client(t, shared)
-	rate := merchantTag(asks.MerchantID) + "rate:sessions:" + asks.MerchantID
-	at := func(ahead time.Duration) {
-		t.Helper()
-		now, err := c.Time(t.Context()).Result()
-		must(t, err)
-		must(t, c.Set(t.Context(), rate, now.Add(ahead).UnixMicro(), 0).Err())
-	}
-	at(2 * third) // a third of a day later
-	mustCreate(t, other, asks, newSession())
-	refused(third)
-	if ttl := c.PTTL(t.Context(), rate).Val(); ttl <= 0 || ttl > 3*third+time.Second {
-		t.Errorf("the limit is kept for %s", ttl)
-	}
-	at(25 * time.Hour) // of a clock that was days ahead, before a failover
-	mustCreate(t, other, asks, newSession())
-}
-
 func TestCreateSession_CancelledContext(t *testing.T) {
 	s := open(t, shared.URL())
 	gone, cancel := context.WithCancel(t.Context())

@@ -6,8 +6,6 @@ const (
 	idempotencyKey = "idem:"
 	// orderKey + account + ":" + hash of an orderRef holds which sessions of the account have it; see orders.go.
 	orderKey = "order:"
-	// sessionsRateKey + account holds the theoretical arrival time (GCRA) of the account's new sessions, in microseconds.
-	sessionsRateKey = "rate:sessions:"
 	// expiryQueueKey + lifetime lists the sessions of one lifetime, in milliseconds, in the order of their creation.
 	expiryQueueKey = "expiry:"
 

@@ -101,7 +101,7 @@ func fullCreates(t *testing.T) (cases []storetest.FullCase) {
 		for _, repeated := range []bool{false, true} {
 			cases = append(cases, storetest.FullCase{
 				Name:  fmt.Sprintf("create, once=%t ordered=%t address=%t announced=%t test=%t repeated=%t", once, ordered, withEmail, announced, testMode, repeated),
-				Store: store.Options{Receipts: true, MaxSessionsPerDay: 1000},
+				Store: store.Options{Receipts: true},
 				Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 					t.Helper()
 					asks.TestMode = testMode

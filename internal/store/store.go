@@ -39,17 +39,15 @@ var (
 // How long things are kept. The limiter's entry ends with its theoretical arrival time; a session that no rail has reported on is
 // kept for its lifetime and Options.SessionRetention.
 const (
-	day = 24 * time.Hour
-
 	// idempotencyRetention is the least; an Idempotency-Key never ends before its session expires.
-	idempotencyRetention = day
+	idempotencyRetention = 24 * time.Hour
 	// maxLifetime is the most that a Merchant may ask for.
-	maxLifetime = day
+	maxLifetime = 24 * time.Hour
 	// reportRetention is the least from a rail's report on: a session must be known for as long as a rail repeats its reports, and
 	// never ends sooner for one.
-	reportRetention = 30 * day
+	reportRetention = 30 * 24 * time.Hour
 
-	defaultRetention = 3 * day
+	defaultRetention = 72 * time.Hour
 	// testRetention is that of sessions of test mode, and no report prolongs it. Not less than idempotencyRetention.
 	testRetention = idempotencyRetention
 )
@@ -70,8 +68,6 @@ type Options struct {
 	// session must outlive the Idempotency-Key that names it. What a rail has reported on is kept for 30 days at least.
 	// Sessions of test mode are kept for 24 h.
 	SessionRetention time.Duration
-	// MaxSessionsPerDay is how many sessions an account creates at once, and a day after that; zero: any number.
-	MaxSessionsPerDay int64
 	// History is how much of each feed is kept.
 	History feed.History
 	// Receipts: customers get a mail, so their addresses are stored until then. Those of test mode never are.
@@ -88,9 +84,7 @@ type Store struct {
 	history    feed.History
 	receipts   bool
 	historyArg string // the history as scripts read it
-	// sessionCost is what a session takes of the day in which an account creates MaxSessionsPerDay; zero: nothing.
-	sessionCost time.Duration
-	admitter    *admission.Admitter
+	admitter   *admission.Admitter
 }
 
 // New returns the store in a Redis.
@@ -98,11 +92,7 @@ func New(client *redis.Client, options Options) (*Store, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	cost := time.Duration(0)
-	if options.MaxSessionsPerDay > 0 {
-		cost = max(day/time.Duration(options.MaxSessionsPerDay), time.Microsecond)
-	}
-	return &Store{redis: client, sessionCost: cost, retention: cmp.Or(options.SessionRetention, defaultRetention),
+	return &Store{redis: client, retention: cmp.Or(options.SessionRetention, defaultRetention),
 		history: options.History.WithDefaults(), receipts: options.Receipts, historyArg: options.History.String(),
 		admitter: cmp.Or(options.Admitter, admission.New(client, 0))}, nil
 }
@@ -129,7 +119,6 @@ func script(operation string) *redis.Script {
 
 var constants = outbox.Constants.With(sessionhash.Constants).With(admission.Constants).With(redis.Constants{
 	"const": {
-		"DAY_US":             redis.LuaInt(day.Microseconds()),
 		"CORRUPT_RETRY_MS":   redis.LuaInt(corruptRetry.Milliseconds()),
 		"DEFAULT_CURRENCY":   redis.LuaText(session.DefaultCurrency),
 		"EVENT_FIELDS":       redis.LuaTexts(feed.SessionFields[:]...),
@@ -198,7 +187,6 @@ func run(ctx context.Context, call *admission.Call, what string) (admission.Admi
 const (
 	wordCreated  = "CREATED"
 	wordReplayed = "REPLAYED"
-	wordTooMany  = "TOO_MANY"
 )
 
 // wordError returns the error that the first word of a reply to an admitted request stands for.
@@ -208,8 +196,6 @@ func wordError(word string) error {
 		return nil
 	case "NOT_FOUND":
 		return ErrNotFound
-	case wordTooMany:
-		return admission.ErrTooManySessions
 	case "MISMATCH":
 		return ErrIdempotencyMismatch
 	}

@@ -33,8 +33,6 @@ var (
 	ErrRateLimited = errors.New("over the rate limit")
 	// ErrRotationLimited is an ErrRateLimited about the rotations of one ApiKey.
 	ErrRotationLimited = fmt.Errorf("%w: rotations of an API key", ErrRateLimited)
-	// ErrTooManySessions is an ErrRateLimited about the sessions that an account creates.
-	ErrTooManySessions = fmt.Errorf("%w: sessions of a day", ErrRateLimited)
 )
 
 // The kinds of keys.
