@@ -106,7 +106,7 @@ func TestEncode_NoCustomerEmail(t *testing.T) {
 
 func TestEncode_IncompleteEvent(t *testing.T) {
 	ofSession := event(t, v1alpha1.EventSessionCompleted, session.Completed)
-	refused := refusing(event(t, v1alpha1.EventSessionExpired, session.Expired), feed.RefusedPayment{Ref: "r"}, ended)
+	refused := refusing(event(t, v1alpha1.EventSessionExpired, session.Expired), session.Payment{Ref: "r"}, ended)
 	for name, event := range map[string]feed.Event{
 		"nothing":                      {},
 		"a kind alone":                 {Kind: v1alpha1.EventSessionExpired},
@@ -118,7 +118,7 @@ func TestEncode_IncompleteEvent(t *testing.T) {
 		"a refund without one":         {Kind: v1alpha1.EventPaymentRefunded, Session: ofSession.Session},
 		"an end with a refund": {
 			Kind:    v1alpha1.EventSessionCompleted,
-			Session: refunding(event(t, v1alpha1.EventSessionCompleted, session.Completed), feed.Refund{Ref: "r"}).Session,
+			Session: refunding(event(t, v1alpha1.EventSessionCompleted, session.Completed), feed.Refund{Refund: session.Refund{Ref: "r"}}).Session,
 		},
 		"an end with a refused payment": {
 			Kind: v1alpha1.EventSessionExpired, Session: refused.Session,
@@ -222,7 +222,7 @@ func settled(e feed.Event, ref, reason string) feed.Event {
 	return e
 }
 
-func refusing(e feed.Event, payment feed.RefusedPayment, at time.Time) feed.Event {
+func refusing(e feed.Event, payment session.Payment, at time.Time) feed.Event {
 	e.Session.Payment, e.OccurredAt = &payment, at
 	e.Session.Sequence++
 	return e
@@ -243,7 +243,7 @@ func rotated(rotation feed.KeyRotation) feed.Event {
 // golden are the events whose bodies are in testdata, by the names of their files.
 func golden(t testing.TB) map[string]feed.Event {
 	t.Helper()
-	late := feed.RefusedPayment{Ref: "card-2002", AmountCents: 1250, Currency: "EUR", PaidAt: expires.Add(-time.Second)}
+	late := session.Payment{Ref: "card-2002", AmountCents: 1250, Currency: "EUR", PaidAt: expires.Add(-time.Second)}
 	bare := event(t, v1alpha1.EventSessionExpired, session.Expired)
 	bare.Session.Charge = session.Charge{AmountCents: 1}
 	return map[string]feed.Event{
@@ -255,10 +255,10 @@ func golden(t testing.TB) map[string]feed.Event {
 		"session.late_payment": refusing(
 			settled(event(t, v1alpha1.EventLatePayment, session.Completed), "card-1001", ""), late, expires),
 		"session.payment_mismatch": refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending),
-			feed.RefusedPayment{Ref: "card-2002", AmountCents: 1249, Currency: "USD"}, created),
+			session.Payment{Ref: "card-2002", AmountCents: 1249, Currency: "USD"}, created),
 		"session.payment_refunded": refunding(
 			settled(event(t, v1alpha1.EventPaymentRefunded, session.Completed), "", ""),
-			feed.Refund{Ref: "refund-7", PaymentRef: "card-1001", AmountCents: 500, Currency: "EUR", PaymentCents: 1250, RefundedCents: 750}),
+			feed.Refund{session.Refund{Ref: "refund-7", PaymentRef: "card-1001", AmountCents: 500}, "EUR", 1250, 750}),
 		"key.rotated": rotated(feed.KeyRotation{
 			KeyID: "abcdefgh2345", Prefix: "mk_live_abcdefgh2345_4fK9", Generation: 2, Cause: v1alpha1.RotationAPI,
 		}),
@@ -291,7 +291,7 @@ func TestGuide_Body(t *testing.T) {
 	if err := json.Compact(&example, []byte(block[1])); err != nil {
 		t.Fatal(err)
 	}
-	late := refusing(event(t, v1alpha1.EventLatePayment, session.Expired), feed.RefusedPayment{
+	late := refusing(event(t, v1alpha1.EventLatePayment, session.Expired), session.Payment{
 		Ref: "card-2002", AmountCents: 1250, Currency: "EUR", PaidAt: expires.Add(-time.Second),
 	}, expires)
 	change := late.Session

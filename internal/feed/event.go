@@ -43,35 +43,21 @@ type SessionChange struct {
 	session.Session
 	// Sequence numbers the events of one session from 1, in the order of its changes.
 	Sequence int64
-	// Payment is the subject of session.late_payment and session.payment_mismatch, else nil. It did
-	// not settle the session.
-	Payment *RefusedPayment
+	// Payment is the subject of session.late_payment and session.payment_mismatch, else nil: money that
+	// arrived, did not settle the session, and is to be refunded.
+	Payment *session.Payment
 	// Refund is the subject of session.payment_refunded, else nil.
 	Refund *Refund
 }
 
-// Refund is money of a payment that went back, as a rail has confirmed.
+// Refund is a refund with its payment.
 type Refund struct {
-	// Rail has confirmed it; only the event's id has it.
-	Rail            session.Rail
-	Ref, PaymentRef string
-	AmountCents     int64
-	// Currency is that of the payment, an ISO 4217 code.
+	session.Refund
+
+	// Currency is the ISO 4217 code of the payment's currency.
 	Currency string
 	// PaymentCents is the amount of the payment, RefundedCents the sum of its refunds so far, this one among them.
 	PaymentCents, RefundedCents int64
-}
-
-// RefusedPayment is money that arrived and is to be refunded.
-type RefusedPayment struct {
-	// Rail has reported it; only the event's id has it.
-	Rail        session.Rail
-	Ref         string
-	AmountCents int64
-	// Currency is that of the amount, which may be another one than the session's.
-	Currency string
-	// PaidAt is as the rail says; zero: it did not say.
-	PaidAt time.Time
 }
 
 // KeyRotation is the API key in force after a rotation, without anything secret.

@@ -181,9 +181,12 @@ func (t *texts) session(event *Event, account string) {
 	fixed.Complete(read)
 	switch subject := event.Subject(); {
 	case subject == AboutRefund && refused && paidAt.IsZero():
-		change.Refund = t.refund(Refund{Rail: rail, PaymentRef: ref, AmountCents: amount, Currency: cmp.Or(currency, read.Currency)}, reason)
+		refund := session.Refund{Rail: rail, PaymentRef: ref, AmountCents: amount, At: event.OccurredAt}
+		change.Refund = t.refund(Refund{Refund: refund, Currency: cmp.Or(currency, read.Currency)}, reason)
 	case refused && subject == AboutPayment:
-		read.Reason, change.Payment = reason, &RefusedPayment{Rail: rail, Ref: ref, AmountCents: amount, Currency: cmp.Or(currency, read.Currency), PaidAt: paidAt}
+		read.Reason, change.Payment = reason, &session.Payment{
+			Rail: rail, Ref: ref, Outcome: session.Completed, AmountCents: amount, Currency: cmp.Or(currency, read.Currency), PaidAt: paidAt,
+		}
 	case refused, subject != AboutSession:
 		t.broken = true
 	default:

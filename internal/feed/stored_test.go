@@ -31,10 +31,10 @@ func TestParse_Sessions(t *testing.T) {
 	completed.Session.PaymentRail = "card"
 	completed.Session.PaidAt = created.Add(time.Second)
 	late := refusing(settled(event(t, v1alpha1.EventLatePayment, session.Failed), "", "no funds"),
-		feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 1249, Currency: "EUR"}, expires)
-	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), feed.RefusedPayment{Rail: "card", Ref: "2", AmountCents: 9, Currency: "USD", PaidAt: created}, created)
+		session.Payment{Rail: "card", Ref: "2", Outcome: session.Completed, AmountCents: 1249, Currency: "EUR"}, expires)
+	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), session.Payment{Rail: "card", Ref: "2", Outcome: session.Completed, AmountCents: 9, Currency: "USD", PaidAt: created}, created)
 	refund := refunding(settled(event(t, v1alpha1.EventPaymentRefunded, session.Completed), "", ""),
-		feed.Refund{Rail: "card", Ref: "refund-7", PaymentRef: "1001", AmountCents: 500, Currency: "EUR", PaymentCents: 1250, RefundedCents: 750})
+		feed.Refund{session.Refund{Rail: "card", Ref: "refund-7", PaymentRef: "1001", AmountCents: 500, At: ended}, "EUR", 1250, 750})
 	for name, row := range map[string]struct {
 		text string
 		want feed.Event

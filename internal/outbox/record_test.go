@@ -95,7 +95,7 @@ func TestParseEvent(t *testing.T) {
 		},
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkMismatch(bank, "other")), Kind: v1alpha1.EventPaymentMismatch,
-			Session: &feed.SessionChange{Session: created, Sequence: 2, Payment: &feed.RefusedPayment{Rail: bank, Ref: "other", AmountCents: 1, Currency: "EUR", PaidAt: paidAt}},
+			Session: &feed.SessionChange{Session: created, Sequence: 2, Payment: &session.Payment{Rail: bank, Ref: "other", Outcome: session.Completed, AmountCents: 1, Currency: "EUR", PaidAt: paidAt}},
 		},
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkEnded), Kind: v1alpha1.EventSessionCompleted,
@@ -103,7 +103,7 @@ func TestParseEvent(t *testing.T) {
 		},
 		{
 			ID: feed.SessionEventID(created.ID, feed.MarkLate(bank, "rail-2")), Kind: v1alpha1.EventLatePayment,
-			Session: &feed.SessionChange{Session: unpaid, Sequence: 4, Payment: &feed.RefusedPayment{Rail: bank, Ref: "rail-2", AmountCents: 1250, Currency: "GBP"}},
+			Session: &feed.SessionChange{Session: unpaid, Sequence: 4, Payment: &session.Payment{Rail: bank, Ref: "rail-2", Outcome: session.Completed, AmountCents: 1250, Currency: "GBP"}},
 		},
 	}
 	got := storetest.Events(t, c, created.ID)

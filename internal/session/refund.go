@@ -1,5 +1,7 @@
 package session
 
+import "time"
+
 // RefundRefRule is the rule of a refund's reference, worded to follow the field's name.
 const RefundRefRule = PaymentRefRule
 
@@ -12,6 +14,8 @@ type Refund struct {
 	PaymentRef string
 	// AmountCents may be a part of the payment.
 	AmountCents int64
+	// At is when it was recorded; zero: it is not yet.
+	At time.Time
 }
 
 // Validate checks every field; the error is a *FieldError for the first that breaks its rule.
