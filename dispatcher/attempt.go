@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/holder"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
@@ -31,7 +32,7 @@ type deliverer struct {
 	tracer  *tracing.Tracer // nil: no tracing
 	now     func() time.Time
 	log     *loop.Log
-	holders holders
+	holders holder.Set
 	// healthChanged starts a health report at once.
 	healthChanged loop.Signal
 }
@@ -43,8 +44,8 @@ type sender interface {
 
 // Attempt sends an event once and records the result. ctx aborts the request; the result is still recorded then.
 func (d *deliverer) Attempt(ctx context.Context, j queue.Job) queue.Result {
-	event, holder := j.Lease.Event, d.holders.in(j.Lease.Event.Bucket())
-	if !holder.await(ctx, j.Holder, d.now, j.StartBy) {
+	event, from := j.Lease.Event, d.holders.In(j.Lease.Event.Bucket())
+	if !from.Await(ctx, j.Holder, j.StartBy) {
 		d.Defer(ctx, 0, queue.DeferredBusy, j)
 		return queue.Inconclusive
 	}
@@ -61,7 +62,7 @@ func (d *deliverer) Attempt(ctx context.Context, j queue.Job) queue.Result {
 	ctx, span := d.tracer.StartAttempt(ctx, string(event.Kind), j.Lease.Attempts)
 	result := d.sender.Send(ctx, delivery.Request{
 		URL: j.Endpoint.URL, ID: event.ID, Body: body, Secrets: j.Endpoint.Secrets,
-		Ready: func() bool { return holder.valid(j.Holder) },
+		Ready: func() bool { return from.Valid(j.Holder) },
 		Now:   j.RedisNow.Add(started.Sub(j.Asked)), // receivers refuse a timestamp that is minutes off, as this machine's clock may be
 	})
 	span.EndAttempt(result.Reason, result.Status, result.Outcome == delivery.Delivered)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/holder"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
@@ -67,7 +68,7 @@ func newDispatcher(
 	deliverer *deliverer, client *redis.Client, sessions *store.Store, index index, rotations *rotations, identity string,
 ) *dispatcher {
 	deliverer.index = index
-	deliverer.holders = newHolders(deliverer.outbox, identity, deliverer.log)
+	deliverer.holders = holder.New(deliverer.outbox, identity, deliverer.log, func() time.Time { return deliverer.now() })
 	d := &dispatcher{
 		deliverer: deliverer, redis: client, store: sessions, rotations: rotations, pollEvery: pollInterval, recorded: newRecorded(),
 	}
@@ -89,11 +90,11 @@ func (d *dispatcher) run(ctx context.Context) error {
 	// Until the last attempt has ended, else others would take its event over.
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup
-	beating.Go(func() { d.holders.run(alive, d.log) })
+	beating.Go(func() { d.holders.Run(alive, d.log) })
 	defer beating.Wait()
 	defer stop()
 	d.loops(ctx, attemptCtx)
-	d.holders.drain()
+	d.holders.Drain()
 
 	d.queues.Close(attemptCtx)
 	if d.queues.Wait(d.options.ShutdownTimeout) {
@@ -129,7 +130,7 @@ func (d *dispatcher) loops(ctx, attemptCtx context.Context) {
 	}
 	for _, one := range d.holders {
 		loops = append(loops, loop.Loop{
-			Interval: backlogInterval, Wake: one.removed,
+			Interval: backlogInterval, Wake: one.Removed,
 			Step: func(ctx context.Context) (bool, error) { return false, d.freeLeases(ctx, attemptCtx, one) },
 		})
 	}

@@ -61,7 +61,7 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	t.Cleanup(client.Close)
 	registry, changes := prometheus.NewRegistry(), status.NewChanges()
 	d := newDispatcher(&deliverer{
-		options: options, outbox: f.Outbox, sender: client, metrics: newMetrics(registry), now: time.Now,
+		options: options, outbox: f.Outbox, sender: client, metrics: newMetrics(registry), now: options.Now,
 		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
 	}, f.Client, f.Store, f.Index, newRotations(), "test")
 	reporter := status.New(status.Options{

@@ -20,7 +20,7 @@ import (
 
 // deliver takes due events of a bucket on their way, whose stages are, in this order:
 //
-//	lease     for a while no other dispatcher takes the event   lease.go, heartbeat.go
+//	lease     for a while no other dispatcher takes the event   lease.go, package holder
 //	decide    send it, drop it, give it up, or defer it         decide.go
 //	carryOut  do so, or enqueue it to be sent                   lease.go
 //	queue     it waits for a place among the attempts           package queue
@@ -63,13 +63,13 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (leased, 
 	if each == 0 {
 		return leased{}, nil
 	}
-	holder, err := d.holders.in(bucket).confirm(ctx)
+	name, err := d.holders.In(bucket).Confirm(ctx)
 	if err != nil {
 		return leased{}, err
 	}
 	asked := d.now()
 	batch, err := d.outbox.Lease(ctx, bucket, outbox.LeaseRequest{
-		HolderIdentity: holder, For: d.options.Lease, Limit: leaseBatch, Room: room, Each: each,
+		HolderIdentity: name, For: d.options.Lease, Limit: leaseBatch, Room: room, Each: each,
 	})
 	for _, id := range batch.Undecodable {
 		d.metrics.deadLettered(feed.Event{}, outbox.ReasonDecodeError)
@@ -82,7 +82,7 @@ func (d *dispatcher) lease(ctx context.Context, bucket session.Bucket) (leased, 
 	if len(batch.Leases) > 0 {
 		d.wake()
 	}
-	return leased{batch, holder, asked}, err
+	return leased{batch, name, asked}, err
 }
 
 // leaseRoom returns for how many more events of the bucket's accounts there is room, 0 for a paused one, and for how many of each other.

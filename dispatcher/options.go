@@ -31,7 +31,7 @@ type Options struct {
 	Egress egress.Rules
 
 	// Lease is how long an event may be kept here. Default 30 s. It must be longer than an attempt; the rest is how long the event may wait for
-	// its attempt. A dispatcher that was killed delays its events less, see heartbeat.go.
+	// its attempt. A dispatcher that was killed delays its events less, see package holder.
 	Lease time.Duration
 	// Concurrency bounds the attempts in progress to one endpoint. Default 8.
 	Concurrency int

@@ -1,4 +1,5 @@
-package dispatcher
+// Package holder has the names under which a dispatcher leases events, and their heartbeats: a lease is worth what the heartbeat of its holder is.
+package holder
 
 import (
 	"context"
@@ -31,63 +32,68 @@ const identityLength = 7
 // errNoHeartbeat says that nothing may be leased or sent now.
 var errNoHeartbeat = errors.New("no heartbeat was recorded for too long")
 
-// holders are the names under which this dispatcher leases events, by the bucket that has the heartbeats: one for all buckets, or in a
-// Redis Cluster one for each.
-type holders map[session.Bucket]*holder
+// Set is the holders of this dispatcher by the bucket that has their heartbeats: one for all buckets, or in a Redis Cluster one for each.
+type Set map[session.Bucket]*Holder
 
-func newHolders(events *outbox.Outbox, identity string, log *loop.Log) holders {
-	all := holders{}
+// New returns holders whose names begin with the end of the identity.
+func New(events *outbox.Outbox, identity string, log *loop.Log, now func() time.Time) Set {
+	all := Set{}
 	for _, bucket := range events.HolderBuckets() {
-		all[bucket] = &holder{outbox: events, bucket: bucket, identity: identity[max(0, len(identity)-identityLength):], log: log, removed: loop.NewSignal(), orphaned: map[string]bool{}}
+		all[bucket] = &Holder{
+			outbox: events, bucket: bucket, identity: identity[max(0, len(identity)-identityLength):], log: log, now: now,
+			Removed: loop.NewSignal(), orphaned: map[string]bool{},
+		}
 	}
 	return all
 }
 
-// in returns the holder of the leases in a bucket.
-func (h holders) in(bucket session.Bucket) *holder {
-	if len(h) == 1 {
-		return h[0]
+// In returns the holder of the leases in a bucket.
+func (s Set) In(bucket session.Bucket) *Holder {
+	if len(s) == 1 {
+		return s[0]
 	}
-	return h[bucket]
+	return s[bucket]
 }
 
-// buckets returns those in which a holder has its leases.
-func (h holders) buckets(one *holder) (buckets []session.Bucket) {
+// Buckets returns those in which a holder has its leases.
+func (s Set) Buckets(one *Holder) (buckets []session.Bucket) {
 	for bucket := range session.Bucket(session.Buckets) {
-		if h.in(bucket) == one {
+		if s.In(bucket) == one {
 			buckets = append(buckets, bucket)
 		}
 	}
 	return buckets
 }
 
-// drain leaves what others hold to those that still lease.
-func (h holders) drain() {
-	for _, one := range h {
+// Drain leaves what others hold to those that still lease.
+func (s Set) Drain() {
+	for _, one := range s {
 		one.beating.Lock()
 		one.draining = true
 		one.beating.Unlock()
 	}
 }
 
-// run makes heartbeats until ctx ends.
-func (h holders) run(ctx context.Context, log *loop.Log) {
+// Run makes heartbeats until ctx ends.
+func (s Set) Run(ctx context.Context, log *loop.Log) {
 	var loops []loop.Loop
-	for _, one := range h {
+	for _, one := range s {
 		loops = append(loops, loop.Loop{Interval: heartbeatInterval, Step: one.heartbeat})
 	}
 	loop.Run(ctx, log, loops...)
 }
 
-// holder makes heartbeats, and watches those of other dispatchers. It compares no clocks: only for how long a heartbeat stays the last one while
+// Holder makes heartbeats, and watches those of other dispatchers. It compares no clocks: only for how long a heartbeat stays the last one while
 // this dispatcher reaches Redis.
-type holder struct {
+type Holder struct {
+	// Removed is set when other holders were removed, whose leases are to be freed.
+	Removed loop.Signal
+
 	outbox   *outbox.Outbox
 	bucket   session.Bucket
 	identity string
 	log      *loop.Log
-	// removed is set when other holders were removed, whose leases are to be freed.
-	removed loop.Signal
+	now      func() time.Time
 
 	beating  sync.Mutex // one heartbeat at a time
 	failedAt time.Time  // when the last one failed; guarded by beating
@@ -107,20 +113,20 @@ type sighting struct {
 }
 
 // current returns the name of the holder. ok: leases under it may be used now.
-func (h *holder) current() (name string, ok bool) {
+func (h *Holder) current() (name string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.name, h.name != "" && time.Since(h.at) < trustTime
+	return h.name, h.name != "" && h.now().Sub(h.at) < trustTime
 }
 
-// valid reports whether leases under the name may be used now.
-func (h *holder) valid(name string) bool {
+// Valid reports whether leases under the name may be used now.
+func (h *Holder) Valid(name string) bool {
 	current, ok := h.current()
 	return ok && current == name
 }
 
-// confirm returns the name to lease under. If the last heartbeat was too long ago, it makes another one.
-func (h *holder) confirm(ctx context.Context) (name string, err error) {
+// Confirm returns the name to lease under. If the last heartbeat was too long ago, it makes another one.
+func (h *Holder) Confirm(ctx context.Context) (name string, err error) {
 	if name, ok := h.current(); ok {
 		return name, nil
 	}
@@ -129,7 +135,7 @@ func (h *holder) confirm(ctx context.Context) (name string, err error) {
 	if name, ok := h.current(); ok {
 		return name, nil
 	}
-	if time.Since(h.failedAt) < heartbeatInterval {
+	if h.now().Sub(h.failedAt) < heartbeatInterval {
 		return "", errNoHeartbeat
 	}
 	if _, err := h.beat(ctx); err != nil {
@@ -139,11 +145,11 @@ func (h *holder) confirm(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// await waits until leases under the name may be used. It reports false if they never may, or not in time.
-func (h *holder) await(ctx context.Context, name string, now func() time.Time, until time.Time) bool {
+// Await waits until leases under the name may be used. It reports false if they never may, or not in time.
+func (h *Holder) Await(ctx context.Context, name string, until time.Time) bool {
 	for {
 		switch current, ok := h.current(); {
-		case current != name, now().After(until):
+		case current != name, h.now().After(until):
 			return false
 		case ok:
 			return true
@@ -154,7 +160,7 @@ func (h *holder) await(ctx context.Context, name string, now func() time.Time, u
 }
 
 // heartbeat makes a heartbeat, and removes holders that made none for too long.
-func (h *holder) heartbeat(ctx context.Context) (more bool, err error) {
+func (h *Holder) heartbeat(ctx context.Context) (more bool, err error) {
 	h.beating.Lock()
 	defer h.beating.Unlock()
 	silent, err := h.beat(ctx)
@@ -170,20 +176,20 @@ func (h *holder) heartbeat(ctx context.Context) (more bool, err error) {
 			h.mu.Lock()
 			h.orphaned[name] = true
 			h.mu.Unlock()
-			h.removed.Set()
+			h.Removed.Set()
 		}
 	}
 	return false, nil
 }
 
 // beat makes a heartbeat, and returns the holders that made none for too long. A holder that was removed itself gets another name.
-func (h *holder) beat(ctx context.Context) (silent map[string]string, err error) {
+func (h *Holder) beat(ctx context.Context) (silent map[string]string, err error) {
 	name, _ := h.current()
 	isNew := name == ""
 	if isNew {
 		name = h.identity + "-" + strings.ToLower(rand.Text()[:8])
 	}
-	sent := time.Now()
+	sent := h.now()
 	heartbeats, err := h.outbox.Heartbeat(ctx, h.bucket, name, isNew)
 	switch {
 	case errors.Is(err, outbox.ErrHolderRemoved):
@@ -193,7 +199,7 @@ func (h *holder) beat(ctx context.Context) (silent map[string]string, err error)
 		h.mu.Unlock()
 		return h.beat(ctx)
 	case err != nil:
-		h.failedAt = time.Now()
+		h.failedAt = h.now()
 		return nil, err
 	}
 	delete(heartbeats, name)
@@ -201,12 +207,12 @@ func (h *holder) beat(ctx context.Context) (silent map[string]string, err error)
 	defer h.mu.Unlock()
 	continuous := sent.Sub(h.at) < trustTime
 	h.name, h.at = name, sent
-	return h.observe(heartbeats, continuous, time.Now()), nil
+	return h.observe(heartbeats, continuous, h.now()), nil
 }
 
 // observe notes the heartbeats of other holders, and returns those that made none for too long. If it is not continuous, this dispatcher may have
 // been frozen, or Redis silent for all: then they have as long again.
-func (h *holder) observe(heartbeats map[string]string, continuous bool, now time.Time) (silent map[string]string) {
+func (h *Holder) observe(heartbeats map[string]string, continuous bool, now time.Time) (silent map[string]string) {
 	silent, seen := map[string]string{}, make(map[string]sighting, len(heartbeats))
 	for name, count := range heartbeats {
 		last, known := h.others[name]
@@ -222,41 +228,20 @@ func (h *holder) observe(heartbeats map[string]string, continuous bool, now time
 	return silent
 }
 
-// orphans returns the removed holders whose leases are to be freed.
-func (h *holder) orphans() []string {
+// Orphans returns the removed holders whose leases are to be freed.
+func (h *Holder) Orphans() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.orphaned))
 }
 
-func (h *holder) freed(orphan string) {
+// Forget ends a removed holder whose leases were freed.
+func (h *Holder) Forget(ctx context.Context, orphan string) error {
+	if err := h.outbox.ForgetHolder(ctx, h.bucket, orphan); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.orphaned, orphan)
-}
-
-// freeLeases frees the leases of holders that this one removed, and leases their events. If it is killed half way, another dispatcher removes the
-// holder again.
-func (d *dispatcher) freeLeases(ctx, attemptCtx context.Context, h *holder) error {
-	for _, orphan := range h.orphans() {
-		events := 0
-		for _, bucket := range d.holders.buckets(h) {
-			freed, err := d.outbox.FreeLeases(ctx, bucket, orphan)
-			if freed > 0 {
-				d.startDelivery(ctx, attemptCtx, bucket)
-			}
-			if err != nil {
-				return err
-			}
-			events += freed
-		}
-		if err := d.outbox.ForgetHolder(ctx, h.bucket, orphan); err != nil {
-			return err
-		}
-		h.freed(orphan)
-		if events > 0 {
-			d.log.Warn("took over the events of a dispatcher that made no heartbeat", "holder", orphan, "events", events)
-		}
-	}
 	return nil
 }
