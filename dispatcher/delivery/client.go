@@ -5,7 +5,6 @@ package delivery
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -105,7 +104,7 @@ func (c *Client) Close() {
 	}
 }
 
-// newTransport's timeouts are for a dial that continues after its attempt has ended; an attempt has its own context.
+// newTransport's timeout is for a dial that continues after its attempt has ended; an attempt has its own context.
 // Connections to one host have no limit: merchants share hosts, and events of one would wait for slow answers to
 // another's. The caller limits attempts instead.
 func newTransport(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration) *http.Transport {
@@ -117,8 +116,7 @@ func newTransport(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Dura
 		Protocols:              protocols,
 		Proxy:                  nil, // a proxy would resolve and dial where the guard cannot see it
 		DialContext:            dialContext(dialer),
-		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    timeout,
+		DialTLSContext:         dialTLS(dialer, roots, timeout),
 		DisableCompression:     true, // the answer is discarded, so it need not be small
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		MaxIdleConns:           maxIdle,
