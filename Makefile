@@ -31,18 +31,17 @@ run: build ## Run the whole product on this machine, until Ctrl-C
 	@assets=$(assets); ln -sfn "$$assets/kubectl" bin/kubectl; KUBEBUILDER_ASSETS=$$assets exec bin/devenv $(ARGS)
 
 .PHONY: generate
-generate: ## Generate code, CRDs and roles from the API types and controllers; the chart's files, README and schema
+generate: ## Generate code, CRDs and the operator's role from the API types and controllers; the chart's files; config/ from the chart
 	$(TOOL) controller-gen object applyconfiguration paths=./api/v1alpha1
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	go run ./hack/crdtimes config/crd/bases/*.yaml
-	$(TOOL) controller-gen rbac:roleName=merchant-operator,fileName=operator-role.yaml paths=./controllers/... output:rbac:dir=config/rbac
+	$(TOOL) controller-gen rbac:roleName=merchant-operator,fileName=operator-role.yaml paths=./controllers/... output:rbac:dir=charts/merchant-operator/files
 	cp config/crd/bases/*.yaml charts/merchant-operator/files/crds/
 	cp config/prometheus/rules.yaml config/prometheus/dashboard.json charts/merchant-operator/files/monitoring/
 	cp config/prometheus/refunds/rules.yaml charts/merchant-operator/files/monitoring/refunds.yaml
-	cp config/deletion-policy/policy.yaml charts/merchant-operator/files/deletion-policy/
-	cp config/rbac/operator-secrets.yaml charts/merchant-operator/files/operator-secrets/policy.yaml
 	go run ./hack/chartschema charts/merchant-operator
 	$(TOOL) helm-docs --chart-search-root charts --sort-values-order file --log-level warning
+	hack/kustomize.sh
 
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the payer's page, the demo bank and the console in docs/images

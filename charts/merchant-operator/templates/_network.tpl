@@ -2,6 +2,7 @@
 
 {{- define "merchant-operator.fromOps" -}}
 {{- with .Values.networkPolicy.opsFrom }}
+# Prometheus scrapes the metrics.
 - from:
   {{- toYaml . | nindent 2 }}
   ports:
@@ -11,6 +12,7 @@
 
 {{- define "merchant-operator.toNames" -}}
 {{- with .Values.networkPolicy.dnsTo }}
+# DNS.
 - to:
   {{- toYaml . | nindent 2 }}
   ports:
@@ -24,6 +26,7 @@
 {{- define "merchant-operator.toKubernetes" -}}
 {{- with .Values.networkPolicy.kubernetesAPI }}
 {{- if .to }}
+# The Kubernetes API, which is not a pod.
 - to:
   {{- toYaml .to | nindent 2 }}
   ports:
@@ -45,6 +48,7 @@
 {{- else }}
 {{- with .Values.networkPolicy.redis }}
 {{- if .to }}
+# Redis and its Sentinels.
 - to:
   {{- toYaml .to | nindent 2 }}
   ports:

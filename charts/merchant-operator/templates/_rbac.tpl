@@ -33,7 +33,6 @@ subjects:
 
 {{/* A ClusterRoleBinding of a role's account. Takes root, role, clusterRole and name (default: that of the role). */}}
 {{- define "merchant-operator.clusterBinding" -}}
----
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
@@ -69,6 +68,7 @@ metadata:
     app.kubernetes.io/component: {{ .role }}
 rules:
 {{ include .rules .root }}
+---
 {{ include "merchant-operator.clusterBinding" (merge (dict "clusterRole" $name) .) }}
 {{- end }}
 {{- end -}}

@@ -1,43 +1,24 @@
 {{/*
-Rights of each service account, with reasons. test/verify/chart keeps config/rbac (kustomize) equal.
+Rights of each service account, with reasons. The operator's are generated from the markers in controllers/, where their reasons are;
+RBAC cannot narrow its right to write Secrets to those that it created: operator/secrets-policy.yaml does.
 */}}
 
 {{/* In every namespace that is managed. */}}
 {{- define "merchant-operator.operatorRules" -}}
-# Read Merchants and ApiKeys; write their finalizer, never their spec.
-- apiGroups: [merchant-operator.io]
-  resources: [merchants, apikeys]
-  verbs: [get, list, watch, patch]
-# Write their status.
-- apiGroups: [merchant-operator.io]
-  resources: [merchants/status, apikeys/status]
-  verbs: [patch]
-# Deliver keys and signing secrets as Secrets in the same namespace: get, to check the owner; list and watch (metadata
-# only), to repair; update, to rotate. RBAC cannot narrow this to the Secrets that the operator created;
-# operator/secrets-policy.yaml does it for writes.
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [get, list, watch, create, update, delete]
-# Emit events about Merchants and ApiKeys.
-- apiGroups: [events.k8s.io]
-  resources: [events]
-  verbs: [create]
+{{- include "merchant-operator.operatorRulesOf" (dict "root" . "kind" "ClusterRole") }}
 {{- end -}}
 
 {{/* In the credentials namespace. */}}
 {{- define "merchant-operator.operatorCredentialsRules" -}}
-# Write, adopt and delete the published objects.
-- apiGroups: [""]
-  resources: [secrets, configmaps]
-  verbs: [get, list, watch, create, update, delete]
-# Leader election.
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  verbs: [get, create, update]
-# Events about leader election.
-- apiGroups: [""]
-  resources: [events]
-  verbs: [create, patch]
+{{- include "merchant-operator.operatorRulesOf" (dict "root" . "kind" "Role") }}
+{{- end -}}
+
+{{- define "merchant-operator.operatorRulesOf" -}}
+{{- range splitList "\n---\n" (.root.Files.Get "files/operator-role.yaml") }}
+{{- with fromYaml . }}
+{{- if eq .kind $.kind }}{{ toYaml .rules }}{{ end }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* In the credentials namespace. */}}

@@ -39,8 +39,8 @@ func TestMonitors_Valid(t *testing.T) {
 	}
 }
 
-// The copies in the chart are what config/prometheus has.
-func TestMonitoring_EqualsKustomize(t *testing.T) {
+// Helm renders the alerts and the dashboard of config/prometheus as they are, though both have braces. test/verify/monitoring tests them.
+func TestMonitoring_BracesKept(t *testing.T) {
 	all := objects(t, render(t, monitored).stream())
 	var want monitoringv1.PrometheusRule
 	if err := yaml.UnmarshalStrict([]byte(repository.Read(t, "config", "prometheus", "rules.yaml")), &want); err != nil {

@@ -1,13 +1,11 @@
 package chart
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/merchant-operator/merchant-operator/test/repository"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -103,20 +101,6 @@ func TestNetworkPolicy_WebhookBlocks(t *testing.T) {
 	out := newReach(get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/merchant-operator-dispatcher")).Out
 	if got, want := out[len(out)-1], public+", 10.9.0.0/16: any port"; got != want {
 		t.Errorf("webhooks may go to %s, want %s", got, want)
-	}
-}
-
-func TestNetworkPolicy_EqualsKustomize(t *testing.T) {
-	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "network-policy")))
-	// Kustomize has no releases.
-	text := render(t, withConsole, "rails: [{namespace: rails, serviceAccountName: card}]", "redis: {type: URL, url: {secretName: redis}}").stream()
-	all := objects(t, regexp.MustCompile(`(?m)^ *app.kubernetes.io/instance: .*\n`).ReplaceAllString(text, ""))
-	for _, name := range roles {
-		want := get[networkingv1.NetworkPolicy](t, kustomized, "NetworkPolicy/"+name)
-		got := get[networkingv1.NetworkPolicy](t, all, "NetworkPolicy/"+name)
-		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
-			t.Errorf("%s (-config/network-policy +chart):\n%s", name, diff)
-		}
 	}
 }
 

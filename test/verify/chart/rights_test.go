@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/merchant-operator/merchant-operator/test/repository"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,23 +48,41 @@ func TestRights_AsWritten(t *testing.T) {
 	}
 }
 
-func TestRights_EqualKustomize(t *testing.T) {
-	kustomized := kubectl(t, "", "kustomize", repository.Path("config", "rbac")) + "\n---\n" + kubectl(t, "", "kustomize", repository.Path("config", "console", "rbac"))
-	if diff := cmp.Diff(grants(t, kustomized), grants(t, render(t, withConsole).stream())); diff != "" {
-		t.Errorf("rights (-config/rbac, config/console/rbac +chart):\n%s", diff)
+// rightsToBind are those of the roles that the platform team binds to people and rails.
+const rightsToBind = `
+merchant-bookkeeper: get list watch apikeys.merchant-operator.io
+merchant-bookkeeper: get list viewpayments watch merchants.merchant-operator.io
+merchant-integrator: editallowlist editwebhook get issuekeys list rotatekeys viewpayments watch merchants.merchant-operator.io
+merchant-integrator: get list watch apikeys.merchant-operator.io
+merchant-viewer: get list watch apikeys.merchant-operator.io
+merchant-viewer: get list watch merchants.merchant-operator.io
+rail: get post /internal/v1/sessions/*
+`
+
+func TestRights_RolesToBind(t *testing.T) {
+	all := objects(t, render(t).stream())
+	verbs := map[string]map[string]bool{}
+	for _, name := range []string{"merchant-viewer", "merchant-bookkeeper", "merchant-integrator", "rail"} {
+		note(verbs, name, get[rbacv1.ClusterRole](t, all, "ClusterRole/merchant-operator-"+name).Rules)
+	}
+	if diff := cmp.Diff(lines(rightsToBind), formatRights(verbs)); diff != "" {
+		t.Errorf("rights (-written down +of the roles):\n%s", diff)
 	}
 }
 
-// The roles that the platform team binds to people and rails.
-func TestRights_RolesToBind(t *testing.T) {
-	kustomized := objects(t, kubectl(t, "", "kustomize", repository.Path("config", "rbac")))
-	rendered := objects(t, render(t).stream())
-	for _, name := range []string{"merchant-viewer", "merchant-bookkeeper", "merchant-integrator", "rail"} {
-		key := "ClusterRole/merchant-operator-" + name
-		want, got := get[rbacv1.ClusterRole](t, kustomized, key), get[rbacv1.ClusterRole](t, rendered, key)
-		if diff := cmp.Diff(want.Rules, got.Rules); diff != "" {
-			t.Errorf("%s (-config/rbac +chart):\n%s", key, diff)
+// The dispatcher may update the ConfigMaps in which it publishes the last uses of keys, all of them and no others.
+func TestRights_LastUses(t *testing.T) {
+	var want, got []string
+	for shard := range published.LastUseShards {
+		want = append(want, published.LastUseName(shard))
+	}
+	for _, rule := range get[rbacv1.Role](t, objects(t, render(t).stream()), "Role/merchant-operator-dispatcher@"+credentials).Rules {
+		if slices.Contains(rule.Verbs, "update") {
+			got = append(got, rule.ResourceNames...)
 		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ConfigMaps (-published +may be updated):\n%s", diff)
 	}
 }
 
@@ -96,10 +114,7 @@ func TestRights_ReleaseNamespace(t *testing.T) {
 
 // The API server itself is asked, after it has been given the chart's objects.
 func TestRights_SomeNamespacesEnforced(t *testing.T) {
-	text := render(t, least, "watchNamespaces: [shops]", "rails: [{namespace: rails, serviceAccountName: card}]").stream()
-	kubectl(t, text, "apply", "-f", "-")
-	t.Cleanup(func() { kubectl(t, text, "delete", "--ignore-not-found", "-f", "-") })
-	account := func(name string) string { return "system:serviceaccount:" + system + ":" + name }
+	install(t, "watchNamespaces: [shops]")
 	for _, test := range []struct {
 		user, verb, group, resource, namespace string
 		want                                   bool
@@ -128,17 +143,91 @@ func TestRights_SomeNamespacesEnforced(t *testing.T) {
 			t.Errorf("%s may %s %s.%s in %q: %t, want %t", test.user, test.verb, test.resource, test.group, test.namespace, got, test.want)
 		}
 	}
-	for user, want := range map[string]bool{"system:serviceaccount:rails:card": true, "system:serviceaccount:rails:default": false} {
-		settle := &authorizationv1.NonResourceAttributes{Verb: "post", Path: "/internal/v1/sessions/ps_00abc/settlement"}
-		if got := allowed(t, authorizationv1.SubjectAccessReviewSpec{User: user, NonResourceAttributes: settle}); got != want {
-			t.Errorf("%s may settle: %t, want %t", user, got, want)
+}
+
+// install applies the least of the chart with these values until the test ends.
+func install(t *testing.T, values ...string) {
+	t.Helper()
+	text := render(t, append([]string{least}, values...)...).stream()
+	kubectl(t, text, "apply", "-f", "-")
+	t.Cleanup(func() { kubectl(t, text, "delete", "--ignore-not-found", "-f", "-") })
+}
+
+// account is the user name of a service account of the release.
+func account(name string) string { return "system:serviceaccount:" + system + ":" + name }
+
+// A rail settles, the console rotates keys and reads signing secrets, and nobody may post to any other path. The names in the console's
+// paths are literal.
+func TestRights_PathsEnforced(t *testing.T) {
+	install(t, withConsole, "rails: [{namespace: rails, serviceAccountName: card}]")
+	const (
+		settlement = "/internal/v1/sessions/ps_aaaaaaaaaaaaghijklmnopqrstuvwx/settlement"
+		rotation   = "/internal/v1/keys/{keyID}/rotate"
+		signing    = "/internal/v1/merchants/{merchantID}/signing-secret"
+	)
+	for user, want := range map[string][]string{
+		"system:serviceaccount:rails:card":      {settlement},
+		account("merchant-operator-console"):    {rotation, signing},
+		"system:serviceaccount:rails:default":   nil,
+		account("default"):                      nil,
+		account("merchant-operator"):            nil,
+		account("merchant-operator-apiserver"):  nil,
+		account("merchant-operator-dispatcher"): nil,
+	} {
+		var got []string
+		for _, path := range []string{
+			settlement, rotation, signing, "/internal/v1/sessions", "/internal/v1/other", "/internal/v1/keys", "/internal/v1/keys/abcdefgh2345/rotate",
+			"/internal/v1/merchants", "/internal/v1/merchants/abcdefgh2345/signing-secret", "/metrics", "/",
+		} {
+			post := &authorizationv1.NonResourceAttributes{Verb: "post", Path: path}
+			if allowed(t, authorizationv1.SubjectAccessReviewSpec{User: user, NonResourceAttributes: post}) {
+				got = append(got, path)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s may post (-want +got):\n%s", user, diff)
 		}
 	}
 }
 
+// The roles for people are bound to groups of the OpenID provider, in a namespace.
+func TestRights_PeopleEnforced(t *testing.T) {
+	install(t)
+	for _, role := range []string{"viewer", "bookkeeper", "integrator"} {
+		kubectl(t, "", "create", "rolebinding", role+"s", "-n", "shops", "--clusterrole=merchant-operator-merchant-"+role, "--group=oidc:"+role+"s")
+		t.Cleanup(func() { kubectl(t, "", "delete", "rolebinding", role+"s", "-n", "shops") })
+	}
+	const see, act, write = "get list watch", "issuekeys rotatekeys editallowlist editwebhook", "create update patch delete deletecollection"
+	for group, want := range map[string]struct{ payments, acts bool }{
+		"oidc:viewers": {false, false}, "oidc:bookkeepers": {true, false}, "oidc:integrators": {true, true},
+	} {
+		may := func(verbs, resource, namespace string, want bool) {
+			t.Helper()
+			for verb := range strings.FieldsSeq(verbs) {
+				got := allowed(t, authorizationv1.SubjectAccessReviewSpec{User: "oidc:ann", Groups: []string{group}, ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: verb, Group: "merchant-operator.io", Resource: resource, Name: "acme-coffee",
+				}})
+				if got != want {
+					t.Errorf("%s may %s %s in %s: %t, want %t", group, verb, resource, namespace, got, want)
+				}
+			}
+		}
+		may(see, "merchants", "shops", true)
+		may(see, "apikeys", "shops", true)
+		may("viewpayments", "merchants", "shops", want.payments)
+		may(act, "merchants", "shops", want.acts)
+		may(write, "merchants", "shops", false)
+		may(write, "apikeys", "shops", false)
+		may(see+" viewpayments "+act, "merchants", "more-shops", false)
+	}
+}
+
+// allowed asks the API server. Without groups the user is a service account.
 func allowed(t *testing.T, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	t.Helper()
-	spec.Groups = []string{"system:serviceaccounts", "system:authenticated"}
+	if spec.Groups == nil {
+		spec.Groups = []string{"system:serviceaccounts", "system:authenticated"}
+	}
 	review := &authorizationv1.SubjectAccessReview{Spec: spec}
 	if err := cluster.Client.Create(t.Context(), review); err != nil {
 		t.Fatal(err)
@@ -172,7 +261,11 @@ func grants(t *testing.T, text string) []string {
 			note(verbs, subject.Name+" "+place, granted)
 		}
 	}
-	var out []string
+	return formatRights(verbs)
+}
+
+// formatRights returns a line for each account, place and resource, in order.
+func formatRights(verbs map[string]map[string]bool) (out []string) {
 	for what, each := range verbs {
 		account, resource, _ := strings.Cut(what, ": ")
 		out = append(out, account+": "+strings.Join(slices.Sorted(maps.Keys(each)), " ")+" "+resource)

@@ -1,6 +1,5 @@
-// Package manifests applies config/ to a real kube-apiserver and asks it what the result means: that it is
-// accepted, that pods keep the security standard of their namespace, that Services reach them, and what
-// each service account may do. It has only tests.
+// Package manifests applies config/ to a real kube-apiserver: it is accepted, its admission policies refuse what they should, and its
+// components fit what `make generate` renders from the chart. test/verify/chart tests the rest of that. It has only tests.
 package manifests
 
 import (
@@ -12,6 +11,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -102,9 +102,11 @@ func TestSamples_SecondKey(t *testing.T) {
 
 func TestNamespaces_RestrictedStandard(t *testing.T) {
 	install(t, "rbac")
-	for _, name := range []string{"merchant-operator-system", "merchant-operator-credentials"} {
+	for _, name := range []string{system, credentials} {
 		var namespace corev1.Namespace
-		read(t, "", name, &namespace)
+		if err := cluster.Client.Get(t.Context(), client.ObjectKey{Name: name}, &namespace); err != nil {
+			t.Fatal(err)
+		}
 		if got := namespace.Labels["pod-security.kubernetes.io/enforce"]; got != "restricted" {
 			t.Errorf("namespace %s enforces %q, want restricted", name, got)
 		}

@@ -191,7 +191,7 @@ func TestPolicies_OperatorSecrets(t *testing.T) {
 	kubectl(t, "", "create", "clusterrole", "all-secrets", "--verb=*", "--resource=secrets")
 	kubectl(t, "", "create", "clusterrolebinding", "all-secrets", "--clusterrole=all-secrets", "--serviceaccount="+system+":merchant-operator")
 	t.Cleanup(func() { kubectl(t, "", "delete", "clusterrole,clusterrolebinding", "all-secrets") })
-	operator := []string{"--as=" + serviceAccount("merchant-operator")}
+	operator := []string{"--as=system:serviceaccount:" + system + ":merchant-operator"}
 	manifest := func(namespace, name, rest string) string {
 		return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: " + namespace + ", " + rest
 	}
