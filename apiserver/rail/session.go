@@ -88,32 +88,28 @@ func (h *Handler) newRailSession(payments store.Payments, rail session.Rail) (ra
 		view.Merchant.Namespace, view.Merchant.Name, view.Merchant.State = merchant.Namespace, merchant.Name, merchant.State
 	}
 	if sess.PaymentRef != "" {
-		settled := payment{
-			PaymentRef: sess.PaymentRef, Own: sess.PaymentRail == rail, Outcome: sess.Status, AmountCents: sess.Charge.AmountCents, Currency: sess.Currency,
-			RefundedCents: store.SumRefunds(payments.Refunds),
-		}
-		if !sess.PaidAt.IsZero() {
-			settled.PaidAt = sess.PaidAt.UnixMilli()
-		}
-		view.Payments = append(view.Payments, settled)
+		view.Payments = append(view.Payments, newPayment(sess.Payment(), payments.Refunds, rail))
 	}
 	for _, refused := range payments.Refused {
-		reported := payment{
-			PaymentRef: refused.Ref, Own: refused.Rail == rail, Outcome: session.Completed, AmountCents: refused.AmountCents, Currency: refused.Currency,
-			RefundedCents: store.SumRefunds(refused.Refunds),
-		}
+		reported := newPayment(refused.Payment, refused.Refunds, rail)
 		if reported.RefundedCents < reported.AmountCents {
 			reported.Action = refundRequired
-		}
-		if !refused.PaidAt.IsZero() {
-			reported.PaidAt = refused.PaidAt.UnixMilli()
 		}
 		view.Payments = append(view.Payments, reported)
 	}
 	for _, failed := range payments.Failed {
-		view.Payments = append(view.Payments, payment{
-			PaymentRef: failed.Ref, Own: failed.Rail == rail, Outcome: failed.Outcome, AmountCents: failed.AmountCents, Currency: failed.Currency,
-		})
+		view.Payments = append(view.Payments, newPayment(failed, nil, rail))
 	}
 	return view, nil
+}
+
+func newPayment(reported session.Payment, refunds []session.Refund, asks session.Rail) payment {
+	view := payment{
+		PaymentRef: reported.Ref, Own: reported.Rail == asks, Outcome: reported.Outcome, AmountCents: reported.AmountCents, Currency: reported.Currency,
+		RefundedCents: session.SumRefunds(refunds),
+	}
+	if !reported.PaidAt.IsZero() {
+		view.PaidAt = reported.PaidAt.UnixMilli()
+	}
+	return view
 }

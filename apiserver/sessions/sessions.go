@@ -245,24 +245,24 @@ func (h *Handler) Get(e *web.Event, w http.ResponseWriter, r *http.Request, from
 }
 
 // newPayments lists the payments of a session whose money has moved, if there is more to say of them than the session says.
-func newPayments(story *store.Story) (all []payment) {
+func newPayments(story *session.Story) (all []payment) {
 	if len(story.Refused) == 0 && len(story.Refunds) == 0 {
 		return nil
 	}
 	if sess := &story.Session; sess.Status == session.Completed {
-		all = append(all, newPayment(sess.PaymentRef, sess.Charge.AmountCents, sess.Currency, sess.PaidAt, false, story.Refunds))
+		all = append(all, newPayment(sess.Payment(), false, story.Refunds))
 	}
 	for i := range story.Refused {
 		refused := &story.Refused[i]
-		all = append(all, newPayment(refused.Ref, refused.AmountCents, refused.Currency, refused.PaidAt, true, refused.Refunds))
+		all = append(all, newPayment(refused.Payment, true, refused.Refunds))
 	}
 	return all
 }
 
-func newPayment(ref string, cents int64, currency string, paidAt time.Time, refused bool, refunds []store.Refund) payment {
-	view := payment{PaymentRef: ref, AmountCents: cents, Currency: currency, Refused: refused, RefundedCents: store.SumRefunds(refunds), Refunds: []refund{}}
-	if !paidAt.IsZero() {
-		view.PaidAt = paidAt.UnixMilli()
+func newPayment(p session.Payment, refused bool, refunds []session.Refund) payment {
+	view := payment{PaymentRef: p.Ref, AmountCents: p.AmountCents, Currency: p.Currency, Refused: refused, RefundedCents: session.SumRefunds(refunds), Refunds: []refund{}}
+	if !p.PaidAt.IsZero() {
+		view.PaidAt = p.PaidAt.UnixMilli()
 	}
 	for _, one := range refunds {
 		view.Refunds = append(view.Refunds, refund{one.Ref, one.AmountCents, one.At.UnixMilli()})

@@ -31,7 +31,7 @@ type Options struct {
 type Reader interface {
 	ReadEnded(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error)
 	ReadOrderSessions(ctx context.Context, account store.Account, orderRef string) (store.OrderSessions, error)
-	ReadStory(ctx context.Context, id session.ID) (store.Story, error)
+	ReadStory(ctx context.Context, id session.ID) (session.Story, error)
 }
 
 // Handler handles requests about payments. It is safe for concurrent use.

@@ -65,7 +65,7 @@ type refund struct {
 	At        template.HTML
 }
 
-func (h *Handler) refunds(all []store.Refund, currency string, zone *time.Location) (refunds []refund) {
+func (h *Handler) refunds(all []session.Refund, currency string, zone *time.Location) (refunds []refund) {
 	for _, one := range all {
 		refunds = append(refunds, refund{h.amounts.Format(one.AmountCents, currency), one.Ref, shopTime(one.At, zone, toTheSecond)})
 	}
@@ -127,7 +127,7 @@ func (h *Handler) endedPayment(ctx context.Context, id session.ID, text string) 
 	return found.Sessions[0].Session, nil
 }
 
-func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, story store.Story) (paymentPage, error) {
+func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, story session.Story) (paymentPage, error) {
 	s, zone := story.Session, merchant.Spec.TimeZone.Location()
 	page := paymentPage{
 		Merchant: merchant, links: newLinks(merchant, s.ID.TestMode()), Test: s.ID.TestMode(), Zone: zone.String(),
@@ -144,7 +144,7 @@ func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 		if refused.Decision == session.Mismatched && refused.Currency != s.Currency {
 			why = "refused.currency"
 		}
-		returned := store.SumRefunds(refused.Refunds) >= refused.AmountCents
+		returned := session.SumRefunds(refused.Refunds) >= refused.AmountCents
 		if !returned {
 			page.Owed++
 		}
@@ -154,7 +154,7 @@ func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 		})
 	}
 	if page.Refunds = h.refunds(story.Refunds, s.Currency, zone); len(page.Refunds) > 0 {
-		page.Refunded = h.amounts.Format(store.SumRefunds(story.Refunds), s.Currency)
+		page.Refunded = h.amounts.Format(session.SumRefunds(story.Refunds), s.Currency)
 	}
 	names, err := h.KeyNames(ctx, merchant)
 	page.Key = cmp.Or(names[s.KeyID], h.Pages.Words.Text("payment.key.deleted", s.KeyID))

@@ -31,6 +31,14 @@ func (r Refund) Validate() error {
 	return nil
 }
 
+// SumRefunds adds up refunds of one payment.
+func SumRefunds(refunds []Refund) (cents int64) {
+	for _, refund := range refunds {
+		cents += refund.AmountCents
+	}
+	return cents
+}
+
 // RefundState is what a session knows of a refund reference.
 type RefundState string
 

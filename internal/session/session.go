@@ -49,3 +49,10 @@ type Session struct {
 	// PaidAt is when that payment was made, as the rail says; zero: the rail did not say.
 	PaidAt time.Time
 }
+
+// Payment returns the payment that completed or failed the session, if PaymentRef names one.
+func (s *Session) Payment() Payment {
+	return Payment{
+		Rail: s.PaymentRail, Ref: s.PaymentRef, Outcome: s.Status, AmountCents: s.Charge.AmountCents, Currency: s.Currency, PaidAt: s.PaidAt, Reason: s.Reason,
+	}
+}

@@ -21,10 +21,10 @@ func (s *Store) Session(ctx context.Context, asks admission.Request, id session.
 }
 
 // Story is Session with the payments that were refused or refunded.
-func (s *Store) Story(ctx context.Context, asks admission.Request, id session.ID) (admission.Admitted, Story, error) {
+func (s *Store) Story(ctx context.Context, asks admission.Request, id session.ID) (admission.Admitted, session.Story, error) {
 	if !asks.Owns(id) {
 		admitted, _, err := s.admitForeign(ctx, asks)
-		return admitted, Story{}, err
+		return admitted, session.Story{}, err
 	}
 	call := s.admitter.NewCall(readScript, &asks)
 	call.AdmissionKeys()
@@ -33,11 +33,11 @@ func (s *Store) Story(ctx context.Context, asks admission.Request, id session.ID
 	call.Text("history", s.historyArg)
 	admitted, _, reply, err := run(ctx, &call, "read a session")
 	if err != nil {
-		return admitted, Story{}, err
+		return admitted, session.Story{}, err
 	}
 	fields, listed := reply.List(), redis.Reply{}
 	if !sessionhash.Found(&fields) {
-		return admitted, Story{}, ErrNotFound
+		return admitted, session.Story{}, ErrNotFound
 	}
 	if reply.More() {
 		listed = reply.List()

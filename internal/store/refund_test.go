@@ -183,18 +183,18 @@ func TestRefund_Story(t *testing.T) {
 	for _, refund := range []session.Refund{refunding("card-1", "r1", 500), refunding("card-2", "r2", 1250), refunding("card-1", "r3", 1)} {
 		must(t, second(s.Refund(t.Context(), id, refund)))
 	}
-	ignoreTimes := cmpopts.IgnoreFields(store.Refund{}, "At")
-	want := store.Story{
-		Refunds: []store.Refund{{Ref: "r1", AmountCents: 500}, {Ref: "r3", AmountCents: 1}},
-		Refused: []store.RefusedPayment{
-			{Rail: rail, Ref: "card-2", AmountCents: 1250, Currency: "EUR", Decision: session.Late, Refunds: []store.Refund{{Ref: "r2", AmountCents: 1250}}},
-			{Rail: rail, Ref: "card-3", AmountCents: 1250, Currency: "EUR", Decision: session.Late},
+	ignoreTimes := cmpopts.IgnoreFields(session.Refund{}, "At")
+	want := session.Story{
+		Refunds: []session.Refund{refunding("card-1", "r1", 500), refunding("card-1", "r3", 1)},
+		Refused: []session.RefusedPayment{
+			{Payment: in("EUR", by(rail, paid("card-2"))), Decision: session.Late, Refunds: []session.Refund{refunding("card-2", "r2", 1250)}},
+			{Payment: in("EUR", by(rail, paid("card-3"))), Decision: session.Late},
 		},
 	}
-	for name, read := range map[string]func() (store.Story, error){
-		"story":    func() (store.Story, error) { return s.ReadStory(t.Context(), id) },
-		"rail":     func() (store.Story, error) { read, err := s.Payments(t.Context(), id); return read.Story, err },
-		"merchant": func() (store.Story, error) { _, story, err := s.Story(t.Context(), asks, id); return story, err },
+	for name, read := range map[string]func() (session.Story, error){
+		"story":    func() (session.Story, error) { return s.ReadStory(t.Context(), id) },
+		"rail":     func() (session.Story, error) { read, err := s.Payments(t.Context(), id); return read.Story, err },
+		"merchant": func() (session.Story, error) { _, story, err := s.Story(t.Context(), asks, id); return story, err },
 	} {
 		got, err := read()
 		must(t, err)
@@ -234,7 +234,7 @@ func TestRefund_HeldSession(t *testing.T) {
 	if len(got.Failed) != 1 || got.Failed[0].Ref != "card-2" {
 		t.Errorf("failed: %+v", got.Failed)
 	}
-	if len(got.Refused) != 1 || store.SumRefunds(got.Refused[0].Refunds) != 7 {
+	if len(got.Refused) != 1 || session.SumRefunds(got.Refused[0].Refunds) != 7 {
 		t.Errorf("refused: %+v", got.Refused)
 	}
 }
@@ -254,7 +254,7 @@ func TestRefund_MerchantDeleted(t *testing.T) {
 	}
 	story, err := s.ReadStory(t.Context(), id)
 	must(t, err)
-	if len(story.Refused) != 1 || store.SumRefunds(story.Refused[0].Refunds) != 1250 {
+	if len(story.Refused) != 1 || session.SumRefunds(story.Refused[0].Refunds) != 1250 {
 		t.Errorf("refused: %+v", story.Refused)
 	}
 }

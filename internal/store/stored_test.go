@@ -326,8 +326,7 @@ func TestStored_GrownTexts(t *testing.T) {
 	if count < 30 {
 		t.Fatal("only", count, "texts have grown")
 	}
-	var want any
-	readJSON(t, filepath.Join(directory, "read.json"), &want)
+	want := asJSON(t, readState(t, redistest.Start(t), loadState(t, directory)))
 	got := asJSON(t, readState(t, redistest.Start(t), grown))
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("(-as it was +grown):\n%s", diff)

@@ -14,51 +14,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
 
-// Story is a session with what rails have reported of it: refused payments, and refunds.
-type Story struct {
-	Session session.Session
-	// Refunds are those of the payment that completed the session.
-	Refunds []Refund
-	// Refused are the payments that it did not take, in the order of PaidAt.
-	Refused []RefusedPayment
-	// Failed are the payments that failed while another one held it.
-	Failed []session.Payment
-}
-
-// Refund is money of a payment that went back, as a rail has confirmed.
-type Refund struct {
-	Ref         string
-	AmountCents int64
-	// At is when it was recorded.
-	At time.Time
-}
-
-// SumRefunds adds up refunds of one payment.
-func SumRefunds(refunds []Refund) (cents int64) {
-	for _, refund := range refunds {
-		cents += refund.AmountCents
-	}
-	return cents
-}
-
-// RefusedPayment is money that has moved and that its session does not take.
-type RefusedPayment struct {
-	Rail        session.Rail
-	Ref         string
-	AmountCents int64
-	// Currency is that of the amount, which may be another one than the session's.
-	Currency string
-	// PaidAt is as the rail says; zero: it did not say.
-	PaidAt time.Time
-	// Decision says why: session.Late, session.Mismatched or session.MerchantDeleted.
-	Decision session.Decision
-	// Refunds are in the order in which they were recorded.
-	Refunds []Refund
-}
-
 // ReadStory reads what happened to a session, for who may see all of its merchant's payments. It writes nothing. Errors: ErrNotFound, also for
 // the zero ID; redis.ErrCorrupt, redis.ErrUnavailable.
-func (s *Store) ReadStory(ctx context.Context, id session.ID) (Story, error) {
+func (s *Store) ReadStory(ctx context.Context, id session.ID) (session.Story, error) {
 	call := redis.NewCall(readStoryScript)
 	call.Key("session_key", redis.BucketKeyspace(id.Bucket()), sessionhash.Key, id.String())
 	story, _, err := s.readStory(ctx, id, &call)
@@ -67,7 +25,8 @@ func (s *Store) ReadStory(ctx context.Context, id session.ID) (Story, error) {
 
 // Payments is what a rail may know of a session.
 type Payments struct {
-	Story
+	session.Story
+
 	// MerchantDeleted: a payment was refused because the merchant was deleted.
 	MerchantDeleted bool
 	// HeldUntil is zero if no payment holds the session.
@@ -94,38 +53,39 @@ func (s *Store) Payments(ctx context.Context, id session.ID) (Payments, error) {
 }
 
 // readStory returns what the reply begins with, and the rest of it.
-func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) (Story, *redis.Reply, error) {
+func (s *Store) readStory(ctx context.Context, id session.ID, call *redis.Call) (session.Story, *redis.Reply, error) {
 	reply, err := s.redis.Run(ctx, call)
 	if err != nil {
-		return Story{}, nil, fmt.Errorf("read the story of a session: %w", err)
+		return session.Story{}, nil, fmt.Errorf("read the story of a session: %w", err)
 	}
 	if err := sessionError(&reply); err != nil {
-		return Story{}, nil, err
+		return session.Story{}, nil, err
 	}
 	fields, listed := reply.List(), reply.List()
 	if reply.Err() != nil {
-		return Story{}, nil, redis.ErrCorrupt
+		return session.Story{}, nil, redis.ErrCorrupt
 	}
 	story, err := parseStory(id, &fields, &listed)
 	return story, &reply, err
 }
 
 // parseStory decodes the fields in the order of const.SESSION_FIELDS, and then all fields by their names, if there is something to list.
-func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
+func parseStory(id session.ID, fields, listed *redis.Reply) (session.Story, error) {
 	read, err := sessionhash.Parse(id, fields)
 	if err != nil {
-		return Story{}, err
+		return session.Story{}, err
 	}
-	story, refunds, names := Story{Session: read}, map[string][]Refund{}, []string(nil)
+	story, refunds := session.Story{Session: read}, map[string][]session.Refund{} // by their payment
 	for listed.More() {
 		name, text := listed.Text(), listed.Text()
 		if payment, is := strings.CutPrefix(name, sessionhash.RefusedField); is {
 			refused, ok := parseRefused(payment, text, read.Currency)
 			listed.Require(ok)
-			story.Refused, names = append(story.Refused, refused), append(names, payment)
-		} else if refund, is := strings.CutPrefix(name, sessionhash.RefundField); is {
-			payment, refund, ok := parseRefund(refund, text)
+			story.Refused = append(story.Refused, refused)
+		} else if name, is := strings.CutPrefix(name, sessionhash.RefundField); is {
+			refund, ok := parseRefund(name, text)
 			listed.Require(ok)
+			payment := refund.Rail.Scope(refund.PaymentRef)
 			refunds[payment] = append(refunds[payment], refund)
 		} else if rail, is := strings.CutPrefix(name, sessionhash.FailuresField); is {
 			for ref := range strings.FieldsSeq(text) {
@@ -136,53 +96,61 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (Story, error) {
 		}
 	}
 	for of := range refunds {
-		slices.SortFunc(refunds[of], func(a, b Refund) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Ref, b.Ref)) })
+		slices.SortFunc(refunds[of], func(a, b session.Refund) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Ref, b.Ref)) })
 	}
-	for i, name := range names {
-		story.Refused[i].Refunds = refunds[name]
+	take := func(payment session.Payment) []session.Refund {
+		name := payment.Rail.Scope(payment.Ref)
+		taken := refunds[name]
 		delete(refunds, name)
+		return taken
+	}
+	for i := range story.Refused {
+		story.Refused[i].Refunds = take(story.Refused[i].Payment)
 	}
 	if read.Status == session.Completed {
-		taken := read.PaymentRail.Scope(read.PaymentRef)
-		story.Refunds = refunds[taken]
-		delete(refunds, taken)
+		story.Refunds = take(read.Payment())
 	}
 	listed.Require(len(refunds) == 0) // else they are of payments that were not reported
 	if listed.Err() != nil {
-		return Story{}, redis.ErrCorrupt
+		return session.Story{}, redis.ErrCorrupt
 	}
-	slices.SortFunc(story.Refused, func(a, b RefusedPayment) int {
+	slices.SortFunc(story.Refused, func(a, b session.RefusedPayment) int {
 		return cmp.Or(a.PaidAt.Compare(b.PaidAt), cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Rail, b.Rail))
 	})
 	return story, nil
 }
 
 // parseRefund reads a field b:<refund> of a session.
-func parseRefund(name, text string) (payment string, refund Refund, ok bool) {
-	_, ref, ok := session.ParseScoped(name)
+func parseRefund(name, text string) (session.Refund, bool) {
+	rail, ref, ok := session.ParseScoped(name)
 	text, _, _ = strings.Cut(text, "\t")
 	amount, rest, _ := strings.Cut(text, " ")
 	at, payment, _ := strings.Cut(rest, " ")
+	payment, own := strings.CutPrefix(payment, rail.Scope(""))
 	cents, err := strconv.ParseInt(amount, 10, 64)
 	recorded, atErr := strconv.ParseInt(at, 10, 64)
-	return payment, Refund{Ref: ref, AmountCents: cents, At: time.UnixMilli(recorded).UTC()}, ok && err == nil && atErr == nil && cents > 0 && payment != ""
+	refund := session.Refund{Rail: rail, Ref: ref, PaymentRef: payment, AmountCents: cents, At: time.UnixMilli(recorded).UTC()}
+	return refund, ok && err == nil && atErr == nil && cents > 0 && own
 }
 
 // parseRefused reads a field l:<payment> of a session in the currency.
-func parseRefused(name, text, currency string) (RefusedPayment, bool) {
+func parseRefused(name, text, currency string) (session.RefusedPayment, bool) {
 	rail, ref, ok := session.ParseScoped(name)
 	text, _, _ = strings.Cut(text, "\t")
 	words := strings.Split(text, " ")
 	const decision, amount, paidAt, other = 0, 1, 2, 3
 	if len(words) <= paidAt || len(words) > other+1 {
-		return RefusedPayment{}, false
+		return session.RefusedPayment{}, false
 	}
 	if len(words) > other {
 		currency = words[other]
 	}
 	cents, err := strconv.ParseInt(words[amount], 10, 64)
 	paid, paidErr := strconv.ParseInt(words[paidAt], 10, 64)
-	payment := RefusedPayment{Rail: rail, Ref: ref, AmountCents: cents, Currency: currency, Decision: session.Decision(words[decision])}
+	payment := session.RefusedPayment{
+		Payment:  session.Payment{Rail: rail, Ref: ref, Outcome: session.Completed, AmountCents: cents, Currency: currency},
+		Decision: session.Decision(words[decision]),
+	}
 	if paid > 0 {
 		payment.PaidAt = time.UnixMilli(paid).UTC()
 	}

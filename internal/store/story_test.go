@@ -16,13 +16,12 @@ import (
 func TestStory_RefusedPayments(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
 	created := mustCreate(t, s, asks, newSession()).Session
-	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
-	for _, payment := range []session.Payment{
-		with(of(7, paid("other amount")), func(p *session.Payment) { p.PaidAt = at(3) }),
-		with(paid("card-1"), func(p *session.Payment) { p.PaidAt = at(2) }),
-		with(paid("paid twice"), func(p *session.Payment) { p.PaidAt = at(1) }),
-		with(paid("other currency"), func(p *session.Payment) { p.PaidAt, p.Currency = at(4), "USD" }),
-	} {
+	paidAt := func(second int64, p session.Payment) session.Payment {
+		p.PaidAt = time.Unix(second, 0).UTC()
+		return p
+	}
+	amount, twice, dollars := paidAt(3, of(7, paid("other amount"))), paidAt(1, paid("paid twice")), paidAt(4, in("USD", paid("other currency")))
+	for _, payment := range []session.Payment{amount, paidAt(2, paid("card-1")), twice, dollars} {
 		must(t, second(s.Settle(t.Context(), created.ID, payment)))
 	}
 	must(t, second(s.SettleDeleted(t.Context(), created.ID, paid("no merchant"))))
@@ -30,11 +29,11 @@ func TestStory_RefusedPayments(t *testing.T) {
 	must(t, err)
 	got, err := s.ReadStory(t.Context(), created.ID)
 	must(t, err)
-	if diff := cmp.Diff(store.Story{Session: want, Refused: []store.RefusedPayment{
-		{Rail: bank, Ref: "no merchant", AmountCents: 1250, Currency: "EUR", Decision: session.MerchantDeleted},
-		{Rail: bank, Ref: "paid twice", AmountCents: 1250, Currency: "EUR", PaidAt: at(1), Decision: session.Late},
-		{Rail: bank, Ref: "other amount", AmountCents: 7, Currency: "EUR", PaidAt: at(3), Decision: session.Mismatched},
-		{Rail: bank, Ref: "other currency", AmountCents: 1250, Currency: "USD", PaidAt: at(4), Decision: session.Late},
+	if diff := cmp.Diff(session.Story{Session: want, Refused: []session.RefusedPayment{
+		{Payment: in("EUR", paid("no merchant")), Decision: session.MerchantDeleted},
+		{Payment: in("EUR", twice), Decision: session.Late},
+		{Payment: in("EUR", amount), Decision: session.Mismatched},
+		{Payment: dollars, Decision: session.Late},
 	}}, got, sameSession); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
