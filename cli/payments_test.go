@@ -128,7 +128,8 @@ func TestPayments_RealDay(t *testing.T) {
 	var order struct {
 		Payments []payments.Payment `json:"payments"`
 	}
-	if err := json.Unmarshal([]byte(run(t, s.Namespace, "payments list acme --order lost -o json").want(t, terminal.ExitDone).out), &order); err != nil || len(order.Payments) != 4 || order.Payments[0].SessionID != pending {
+	listed := run(t, s.Namespace, "payments list acme --order lost -o json").want(t, terminal.ExitDone).out
+	if err := json.Unmarshal([]byte(listed), &order); err != nil || len(order.Payments) != 4 || order.Payments[0].SessionID != pending || strings.Contains(listed, "qrPayload") {
 		t.Errorf("%+v: %v", order, err)
 	}
 	run(t, s.Namespace, "payments list acme --order nowhere").want(t, terminal.ExitDone, `No session has the orderRef "nowhere".`)

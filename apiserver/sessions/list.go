@@ -11,19 +11,20 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // orderSessions is the response of GET /api/v1/sessions?orderRef=.
 type orderSessions struct {
-	Sessions []merchantSession `json:"sessions"`
-	More     bool              `json:"more"`
+	Sessions []payments.Payment `json:"sessions"`
+	More     bool               `json:"more"`
 }
 
 // endedSessions is the response of GET /api/v1/sessions?endedFrom=.
 type endedSessions struct {
-	Sessions []merchantSession `json:"sessions"`
+	Sessions []payments.Payment `json:"sessions"`
 	// Cursor is that of the next page; absent: there is none.
 	Cursor string `json:"cursor,omitempty"`
 	// CompleteFrom is present if endedFrom is earlier than what is kept.
@@ -51,7 +52,11 @@ func (h *Handler) ListOrder(e *web.Event, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	return web.Respond(w, http.StatusOK, orderSessions{h.merchantViews(listed.Sessions), listed.More})
+	response := orderSessions{Sessions: make([]payments.Payment, 0, len(listed.Sessions)), More: listed.More}
+	for i := range listed.Sessions {
+		response.Sessions = append(response.Sessions, h.newView(&listed.Sessions[i]))
+	}
+	return web.Respond(w, http.StatusOK, response)
 }
 
 // ListEnded lists the sessions that ended in a period.
@@ -65,9 +70,9 @@ func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	response := endedSessions{Sessions: make([]merchantSession, 0, len(page.Sessions))}
-	for _, ended := range page.Sessions {
-		response.Sessions = append(response.Sessions, h.merchantView(ended.Session))
+	response := endedSessions{Sessions: make([]payments.Payment, 0, len(page.Sessions))}
+	for i := range page.Sessions {
+		response.Sessions = append(response.Sessions, h.newView(&page.Sessions[i].Session))
 	}
 	if page.Next != (feed.EntryID{}) {
 		response.Cursor = feed.Cursor{Account: session.Account(from.Merchant.ID, from.TestMode), Entry: page.Next}.String()
@@ -170,12 +175,4 @@ func parseTime(values url.Values, name string) (time.Time, error) {
 		return time.Time{}, web.RequestError(name + " must be a Unix timestamp in milliseconds")
 	}
 	return time.UnixMilli(millis).UTC(), nil
-}
-
-func (h *Handler) merchantViews(all []session.Session) []merchantSession {
-	views := make([]merchantSession, 0, len(all))
-	for _, one := range all {
-		views = append(views, h.merchantView(one))
-	}
-	return views
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -190,44 +191,6 @@ func readCharge(w http.ResponseWriter, r *http.Request, strict bool) (session.Ch
 	return charge, nil
 }
 
-// merchantSession is the merchant's view of a session: the response of GET /api/v1/sessions/{id} and of a cancel.
-type merchantSession struct {
-	SessionID   string         `json:"sessionId"`
-	Status      session.Status `json:"status"`
-	AmountCents int64          `json:"amountCents"`
-	Currency    string         `json:"currency"`
-	OrderRef    string         `json:"orderRef,omitempty"`
-	TaxCents    *int64         `json:"taxCents,omitempty"`
-	TipCents    *int64         `json:"tipCents,omitempty"`
-	CreatedAt   int64          `json:"createdAt"`
-	ExpiresAt   int64          `json:"expiresAt"`
-	EndedAt     int64          `json:"endedAt,omitempty"`    // absent while pending
-	PaymentRef  string         `json:"paymentRef,omitempty"` // of what completed or failed it
-	Reason      string         `json:"reason,omitempty"`     // of a failure, if the rail gave one
-	KeyID       string         `json:"keyId"`                // of the API key that created it
-	QRPayload   string         `json:"qrPayload"`
-	Payments    []payment      `json:"payments,omitempty"` // if one was refused or refunded, and only in a read of this session
-	Livemode    *bool          `json:"livemode,omitempty"`
-}
-
-// payment is money that has moved.
-type payment struct {
-	PaymentRef    string   `json:"paymentRef"`
-	AmountCents   int64    `json:"amountCents"`
-	Currency      string   `json:"currency"`
-	PaidAt        int64    `json:"paidAt,omitempty"` // if the rail said
-	Refused       bool     `json:"refused"`          // all of it is to be refunded
-	RefundedCents int64    `json:"refundedCents"`
-	Refunds       []refund `json:"refunds"`
-}
-
-// refund is money of a payment that went back, as its rail has confirmed.
-type refund struct {
-	RefundRef   string `json:"refundRef"`
-	AmountCents int64  `json:"amountCents"`
-	RefundedAt  int64  `json:"refundedAt"`
-}
-
 // Get responds with a session of the merchant.
 func (h *Handler) Get(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	id, err := session.ParseID(r.PathValue("id"))
@@ -239,59 +202,15 @@ func (h *Handler) Get(e *web.Event, w http.ResponseWriter, r *http.Request, from
 	if err != nil {
 		return err
 	}
-	view := h.merchantView(story.Session)
-	view.Payments = newPayments(&story)
+	view := payments.NewStory(&story)
+	view.QRPayload = h.links.Payload(id)
 	return web.Respond(w, http.StatusOK, view)
 }
 
-// newPayments lists the payments of a session whose money has moved, if there is more to say of them than the session says.
-func newPayments(story *session.Story) (all []payment) {
-	if len(story.Refused) == 0 && len(story.Refunds) == 0 {
-		return nil
-	}
-	if sess := &story.Session; sess.Status == session.Completed {
-		all = append(all, newPayment(sess.Payment(), false, story.Refunds))
-	}
-	for i := range story.Refused {
-		refused := &story.Refused[i]
-		all = append(all, newPayment(refused.Payment, true, refused.Refunds))
-	}
-	return all
-}
-
-func newPayment(p session.Payment, refused bool, refunds []session.Refund) payment {
-	view := payment{PaymentRef: p.Ref, AmountCents: p.AmountCents, Currency: p.Currency, Refused: refused, RefundedCents: session.SumRefunds(refunds), Refunds: []refund{}}
-	if !p.PaidAt.IsZero() {
-		view.PaidAt = p.PaidAt.UnixMilli()
-	}
-	for _, one := range refunds {
-		view.Refunds = append(view.Refunds, refund{one.Ref, one.AmountCents, one.At.UnixMilli()})
-	}
-	return view
-}
-
-func (h *Handler) merchantView(sess session.Session) merchantSession {
-	view := merchantSession{
-		SessionID:   sess.ID.String(),
-		Status:      sess.Status,
-		AmountCents: sess.Charge.AmountCents,
-		Currency:    sess.Currency,
-		OrderRef:    sess.Charge.OrderRef,
-		TaxCents:    sess.Charge.TaxCents,
-		TipCents:    sess.Charge.TipCents,
-		CreatedAt:   sess.CreatedAt.UnixMilli(),
-		ExpiresAt:   sess.ExpiresAt.UnixMilli(),
-		PaymentRef:  sess.PaymentRef,
-		KeyID:       sess.KeyID,
-		QRPayload:   h.links.Payload(sess.ID),
-		Livemode:    web.Livemode(sess.ID.TestMode()),
-	}
-	if sess.Status.Final() {
-		view.EndedAt = sess.EndedAt.UnixMilli()
-	}
-	if sess.Status == session.Failed {
-		view.Reason = sess.Reason
-	}
+// newView returns the merchant's view of a session.
+func (h *Handler) newView(sess *session.Session) payments.Payment {
+	view := payments.New(sess)
+	view.QRPayload = h.links.Payload(sess.ID)
 	return view
 }
 
@@ -314,5 +233,5 @@ func (h *Handler) Cancel(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	case err != nil:
 		return err
 	}
-	return web.Respond(w, http.StatusOK, h.merchantView(cancelled))
+	return web.Respond(w, http.StatusOK, h.newView(&cancelled))
 }

@@ -200,7 +200,7 @@ func (a *api) readDay(ctx context.Context, day payments.Day, status, format stri
 	}
 	var sums payments.Sums
 	report.Over, err = a.ended(ctx, from, to, status, func(payment payments.Payment) error {
-		payment.Key = a.keyNames[payment.KeyID]
+		payment.Key, payment.QRPayload = a.keyNames[payment.KeyID], ""
 		sums.Add(payment)
 		report.sessions++
 		if format == formatCSV {
@@ -318,7 +318,7 @@ func (c *commands) listOrder(ctx context.Context, a *api, order string, out *ter
 		return fmt.Errorf("find the sessions of order %q: %w", order, withAdvice(err))
 	}
 	for i, payment := range found.Sessions {
-		found.Sessions[i].Key = a.keyNames[payment.KeyID]
+		found.Sessions[i].Key, found.Sessions[i].QRPayload = a.keyNames[payment.KeyID], ""
 	}
 	if found.More {
 		fmt.Fprintln(c.ErrOut, "Only the newest are listed.")

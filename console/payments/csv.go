@@ -11,7 +11,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
-	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -57,7 +56,7 @@ func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 			return h.breakOff(w, err)
 		}
 		for i := range batch.Sessions {
-			payment := newPayment(&batch.Sessions[i].Session)
+			payment := payments.New(&batch.Sessions[i].Session)
 			payment.Key = names[payment.KeyID]
 			if err := file.Write(payment); err != nil {
 				return h.breakOff(w, err)
@@ -85,19 +84,6 @@ func (h *Handler) exportBatch(ctx context.Context, account store.Account, query 
 		err = ErrNotKept
 	}
 	return batch, err
-}
-
-// newPayment is an ended session as its merchant reads it.
-func newPayment(s *session.Session) payments.Payment {
-	payment := payments.Payment{
-		SessionID: s.ID.String(), Status: s.Status, AmountCents: s.Charge.AmountCents, Currency: s.Currency, OrderRef: s.Charge.OrderRef,
-		TaxCents: s.Charge.TaxCents, TipCents: s.Charge.TipCents, CreatedAt: s.CreatedAt.UnixMilli(), ExpiresAt: s.ExpiresAt.UnixMilli(),
-		EndedAt: s.EndedAt.UnixMilli(), PaymentRef: s.PaymentRef, Reason: s.Reason, KeyID: s.KeyID,
-	}
-	if s.ID.TestMode() {
-		payment.Livemode = new(false)
-	}
-	return payment
 }
 
 // breakOff ends a file that is not whole. It does not return.

@@ -18,24 +18,27 @@ type Payment struct {
 	TaxCents    *int64         `json:"taxCents,omitempty"`
 	TipCents    *int64         `json:"tipCents,omitempty"`
 	CreatedAt   int64          `json:"createdAt"`
-	ExpiresAt   int64          `json:"expiresAt,omitempty"`
+	ExpiresAt   int64          `json:"expiresAt"`
 	EndedAt     int64          `json:"endedAt,omitempty"`
-	PaymentRef  string         `json:"paymentRef,omitempty"`
-	Reason      string         `json:"reason,omitempty"`
-	KeyID       string         `json:"keyId,omitempty"`
+	PaymentRef  string         `json:"paymentRef,omitempty"` // of what completed or failed it
+	Reason      string         `json:"reason,omitempty"`     // of a failure, if the rail gave one
+	KeyID       string         `json:"keyId"`                // of the API key that created it
 	// Key is the name of the ApiKey with KeyID; empty: unknown here. The API does not know it.
 	Key string `json:"key,omitempty"`
+	// QRPayload is the text of the QR code. Only the API shows it.
+	QRPayload string `json:"qrPayload,omitempty"`
 	// Payments are those whose money has moved, if one was refused or refunded; only a read of one session has them.
 	Payments []Part `json:"payments,omitempty"`
 	// Livemode is absent from live sessions.
 	Livemode *bool `json:"livemode,omitempty"`
 }
 
-// Part is one payment of a session.
+// Part is one payment of a session, whose money has moved.
 type Part struct {
 	PaymentRef  string `json:"paymentRef"`
 	AmountCents int64  `json:"amountCents"`
 	Currency    string `json:"currency"`
+	PaidAt      int64  `json:"paidAt,omitempty"` // if the rail said
 	// Refused: the session did not take it, so all of it is to be refunded.
 	Refused       bool     `json:"refused"`
 	RefundedCents int64    `json:"refundedCents"`
@@ -47,6 +50,60 @@ type Refund struct {
 	RefundRef   string `json:"refundRef"`
 	AmountCents int64  `json:"amountCents"`
 	RefundedAt  int64  `json:"refundedAt"`
+}
+
+// New returns a session as lists have it.
+func New(sess *session.Session) Payment {
+	payment := Payment{
+		SessionID:   sess.ID.String(),
+		Status:      sess.Status,
+		AmountCents: sess.Charge.AmountCents,
+		Currency:    sess.Currency,
+		OrderRef:    sess.Charge.OrderRef,
+		TaxCents:    sess.Charge.TaxCents,
+		TipCents:    sess.Charge.TipCents,
+		CreatedAt:   millis(sess.CreatedAt),
+		ExpiresAt:   millis(sess.ExpiresAt),
+		EndedAt:     millis(sess.EndedAt),
+		PaymentRef:  sess.PaymentRef,
+		Reason:      sess.Reason,
+		KeyID:       sess.KeyID,
+	}
+	if sess.ID.TestMode() {
+		payment.Livemode = new(false)
+	}
+	return payment
+}
+
+// NewStory returns a session with its payments whose money has moved, if there is more to say of them than the session says.
+func NewStory(story *session.Story) Payment {
+	sess := &story.Session
+	payment := New(sess)
+	if sess.Status == session.Completed && len(story.Refused)+len(story.Refunds) > 0 {
+		payment.Payments = append(payment.Payments, newPart(sess.Payment(), false, story.Refunds))
+	}
+	for i := range story.Refused {
+		payment.Payments = append(payment.Payments, newPart(story.Refused[i].Payment, true, story.Refused[i].Refunds))
+	}
+	return payment
+}
+
+func newPart(payment session.Payment, refused bool, refunds []session.Refund) Part {
+	part := Part{
+		PaymentRef: payment.Ref, AmountCents: payment.AmountCents, Currency: payment.Currency, PaidAt: millis(payment.PaidAt),
+		Refused: refused, RefundedCents: session.SumRefunds(refunds), Refunds: []Refund{},
+	}
+	for _, refund := range refunds {
+		part.Refunds = append(part.Refunds, Refund{refund.Ref, refund.AmountCents, millis(refund.At)})
+	}
+	return part
+}
+
+func millis(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMilli()
 }
 
 // Refunded is when it was recorded.
