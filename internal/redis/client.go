@@ -5,9 +5,11 @@ package redis
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"time"
 
@@ -151,6 +153,7 @@ func (sentOnce) NoRetry() bool { return true }
 func newClient(target *redis.UniversalOptions, timeout time.Duration, poolSize int) redis.UniversalClient {
 	target.ContextTimeoutEnabled = true
 	target.DialTimeout = timeout
+	target.Dialer = dialer(timeout, target.TLSConfig, func() *net.Resolver { return new(net.Resolver) })
 	target.ReadTimeout = timeout
 	target.WriteTimeout = timeout
 	target.PoolTimeout = timeout
@@ -174,6 +177,18 @@ func newClient(target *redis.UniversalOptions, timeout time.Duration, poolSize i
 		return redis.NewFailoverClient(target.Failover())
 	default:
 		return redis.NewClient(target.Simple())
+	}
+}
+
+// dialer opens each connection with a resolver of its own. Callers of one resolver share a lookup, which goes on when one of them gives up: after
+// one lost datagram all of them would wait for its five seconds.
+func dialer(timeout time.Duration, config *tls.Config, resolver func() *net.Resolver) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		plain := &net.Dialer{Timeout: timeout, Resolver: resolver()}
+		if config == nil {
+			return plain.DialContext(ctx, network, address)
+		}
+		return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext(ctx, network, address)
 	}
 }
 

@@ -18,6 +18,7 @@ type Server struct {
 	conn net.PacketConn
 	mu   sync.Mutex
 	zone map[string][]netip.Addr
+	lose int // of the next queries
 }
 
 // Start returns a Server that runs until the test ends.
@@ -53,6 +54,20 @@ func (s *Server) Set(name string, addresses ...string) {
 	s.zone[name] = parsed
 }
 
+// Lose gives no answer to so many of the next queries.
+func (s *Server) Lose(queries int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose = queries
+}
+
+// Losing is how many queries are still to get no answer.
+func (s *Server) Losing() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lose
+}
+
 // Resolver asks this server and no other.
 func (s *Server) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -73,6 +88,9 @@ func (s *Server) serve(complain func(format string, args ...any)) {
 			complain("a query that is none: %v", err)
 			continue
 		}
+		if s.loses() {
+			continue
+		}
 		answer, err := s.answer(query).Pack()
 		if err != nil {
 			complain("pack an answer: %v", err)
@@ -80,6 +98,14 @@ func (s *Server) serve(complain func(format string, args ...any)) {
 		}
 		_, _ = s.conn.WriteTo(answer, client)
 	}
+}
+
+func (s *Server) loses() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost := s.lose > 0
+	s.lose = max(0, s.lose-1)
+	return lost
 }
 
 func (s *Server) answer(query dnsmessage.Message) *dnsmessage.Message {
