@@ -27,7 +27,9 @@ const (
 	maxHeaderBytes    = 16 << 10
 	maxIdle           = 1024
 	maxIdlePerHost    = 64
-	maxIdleConnection = 60 * time.Second
+	// maxIdleConnection ends before the second attempt of an event whose first one took a connection that a balancer had forgotten:
+	// there may be more of those.
+	maxIdleConnection = Timeout
 	// maxConnectionAge is how long connections take new attempts. A name may have moved meanwhile, while its old host still answers.
 	maxConnectionAge = 5 * time.Minute
 )

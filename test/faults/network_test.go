@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/test/dnstest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/proxytest"
@@ -111,16 +112,26 @@ func tryForgottenConnection(t *testing.T) (int, string) {
 		s.arrive(services, merchant, hooks, 1)
 		all = append(all, merchant)
 	}
+	for _, id := range s.events(services, all[0], 300) { // at once, so over several connections
+		eventually(t, "the event of "+id+" arrives", func() bool { return hooks.received(id) })
+	}
 	before := balancer.Accepted()
 	balancer.Forget()
-	var ids []string
-	for _, merchant := range all {
+	forgotten := time.Now()
+	ids := s.events(services, all[0], 1) // it takes one of the connections; its second attempt must not take another of them
+	eventually(t, "the event of "+ids[0]+" arrives", func() bool { return hooks.received(ids[0]) })
+	took := time.Since(forgotten)
+	if most := delivery.Timeout + 15*time.Second; took > most {
+		t.Errorf("the event arrived after %s, want at most %s", took, most)
+	}
+	for _, merchant := range all[1:] {
 		ids = append(ids, s.events(services, merchant, 1)...)
 	}
 	for _, id := range ids {
 		eventually(t, "the event of "+id+" arrives", func() bool { return hooks.received(id) })
 	}
-	return len(ids), fmt.Sprintf("%d connections before, %d afterwards; all %d events arrived", before, balancer.Accepted()-before, len(ids))
+	return len(ids), fmt.Sprintf("%d connections before, %d afterwards; the first event arrived after %s, all %d events arrived",
+		before, balancer.Accepted()-before, took.Round(100*time.Millisecond), len(ids))
 }
 
 // tryForgottenWatches has a balancer pass nothing on over the connections on which two replicas watch.
