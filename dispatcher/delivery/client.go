@@ -23,10 +23,10 @@ const Timeout = 15 * time.Second
 // What a Client reads and keeps. Enough connections are kept for the attempts in progress under load, to one endpoint
 // and to several merchants' endpoints on one host: a connection that is not kept is opened again for each event.
 const (
-	maxAnswerBytes    = 4 << 10
-	maxHeaderBytes    = 16 << 10
-	maxIdle           = 1024
-	maxIdlePerHost    = 64
+	maxAnswerBytes = 4 << 10
+	maxHeaderBytes = 16 << 10
+	maxIdle        = 512
+	maxIdlePerHost = 64
 	// maxIdleConnection ends before the second attempt of an event whose first one took a connection that a balancer had forgotten:
 	// there may be more of those.
 	maxIdleConnection = Timeout

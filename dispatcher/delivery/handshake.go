@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,16 +13,20 @@ import (
 )
 
 // What an endpoint may make this program read, keep and verify before it is trusted. crypto/tls reads 256 KiB of certificates and keeps
-// them as long as the connection, and tries a hundred of them as issuers of one: a thousand kept connections take all memory, and a
-// few handshakes a second all processors.
+// them, parsed, as long as the connection; and it tries a hundred signatures to find a chain. A few hundred kept connections would
+// take all memory, and a few handshakes a second all processors.
 const (
-	maxHandshakeBytes = 32 << 10
+	maxHandshakeBytes = 24 << 10
 	maxCertificates   = 10 // of well-known chains the longest have five
+	// Of all certificates together. Two bytes of an URI take 140 once they are parsed, those of others at most a tenth of that.
+	maxURIs, maxParts = 20, 1500
+	// Of the keys of issuers.
+	maxRSABits, maxRSAExponent = 4096, 1<<16 + 1
 )
 
 var (
-	errHandshakeTooLong    = errors.New("the endpoint sends too much before the handshake has ended")
-	errTooManyCertificates = errors.New("the endpoint sends too many certificates")
+	errHandshakeTooLong = errors.New("the endpoint sends too much before the handshake has ended")
+	errCertificates     = errors.New("the certificates of the endpoint cost too much")
 )
 
 // dialTLS returns what opens connections over TLS, within the timeout.
@@ -54,17 +59,40 @@ func dialTLS(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration)
 	}
 }
 
-// verify verifies certificates as crypto/tls does, unless there are too many.
+// verify verifies certificates as crypto/tls does, unless they cost too much. Of several with one subject only the first may be an issuer, so there
+// is one chain to try.
 func verify(certificates []*x509.Certificate, host string, roots *x509.CertPool) error {
 	if len(certificates) > maxCertificates {
-		return errTooManyCertificates
+		return errCertificates
 	}
-	intermediates := x509.NewCertPool()
-	for _, certificate := range certificates[1:] {
+	uris, all := 0, 0
+	intermediates, subjects := x509.NewCertPool(), map[string]bool{}
+	for i, certificate := range certificates {
+		uris, all = uris+len(certificate.URIs), all+parts(certificate)
+		if i == 0 || subjects[string(certificate.RawSubject)] {
+			continue
+		}
+		if key, isRSA := certificate.PublicKey.(*rsa.PublicKey); isRSA && (key.N.BitLen() > maxRSABits || key.E > maxRSAExponent) {
+			return errCertificates
+		}
+		subjects[string(certificate.RawSubject)] = true
 		intermediates.AddCert(certificate)
+	}
+	if uris > maxURIs || all > maxParts {
+		return errCertificates
 	}
 	_, err := certificates[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: intermediates})
 	return err
+}
+
+// parts counts what a certificate has any number of.
+func parts(c *x509.Certificate) int {
+	return len(c.Subject.Names) + len(c.Issuer.Names) + len(c.Extensions) +
+		len(c.DNSNames) + len(c.EmailAddresses) + len(c.IPAddresses) +
+		len(c.ExtKeyUsage) + len(c.UnknownExtKeyUsage) + len(c.Policies) + len(c.PolicyIdentifiers) + len(c.PolicyMappings) +
+		len(c.OCSPServer) + len(c.IssuingCertificateURL) + len(c.CRLDistributionPoints) +
+		len(c.PermittedDNSDomains) + len(c.ExcludedDNSDomains) + len(c.PermittedIPRanges) + len(c.ExcludedIPRanges) +
+		len(c.PermittedEmailAddresses) + len(c.ExcludedEmailAddresses) + len(c.PermittedURIDomains) + len(c.ExcludedURIDomains)
 }
 
 // handshakeConn bounds what is read until the handshake is over.

@@ -4,14 +4,18 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +46,21 @@ func newAuthority(t *testing.T) authority {
 // issue makes a certificate, whose key is the authority's as well.
 func (a authority) issue(t *testing.T, template *x509.Certificate) *x509.Certificate {
 	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &a.key.PublicKey, a.key)
+	return a.certify(t, template, &a.key.PublicKey)
+}
+
+// intermediate makes an authority below this one, all with one name.
+func (a authority) intermediate(t *testing.T) authority {
+	t.Helper()
+	below := newAuthority(t)
+	template := *below.certificate
+	template.RawSubject, template.Subject = nil, pkix.Name{CommonName: "below an authority"}
+	return authority{a.certify(t, &template, &below.key.PublicKey), below.key}
+}
+
+func (a authority) certify(t *testing.T, template *x509.Certificate, key any) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key, a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +90,23 @@ func TestSend_Handshake(t *testing.T) {
 		bytes int // of each
 		want  string
 	}{
+		"the names of a large host": {
+			endpoint(func(c *x509.Certificate) {
+				for n := range 250 {
+					c.DNSNames = append(c.DNSNames, fmt.Sprintf("shop-%d.example", n))
+				}
+			}), 0, 0, "delivered",
+		},
+		"a certificate of URIs": {
+			endpoint(func(c *x509.Certificate) { c.URIs = slices.Repeat([]*url.URL{{}}, 21) }), 0, 0, "tls",
+		},
+		"a certificate of names": {
+			endpoint(func(c *x509.Certificate) { c.EmailAddresses = slices.Repeat([]string{"a"}, 1500) }), 0, 0, "tls",
+		},
 		"a good one":               {good, 0, 0, "delivered"},
 		"a long chain":             {good, 9, 1000, "delivered"},
 		"too many certificates":    {good, 10, 0, "tls"},
-		"certificates too large":   {good, 1, 32 << 10, "tls"},
+		"certificates too large":   {good, 1, 24 << 10, "tls"},
 		"the most that TLS allows": {good, 1, 250_000, "tls"},
 		"expired":                  {endpoint(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), 0, 0, "tls"},
 		"of another host":          {endpoint(other), 0, 0, "tls"},
@@ -85,23 +116,14 @@ func TestSend_Handshake(t *testing.T) {
 		"of nobody": {newAuthority(t).issue(t, good), 0, 0, "tls"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			chain := [][]byte{test.leaf.Raw}
+			chain := []*x509.Certificate{test.leaf}
 			for range test.more {
 				chain = append(chain, endpoint(func(c *x509.Certificate) {
 					c.ExtraExtensions = []pkix.Extension{{Id: []int{1, 2, 3}, Value: make([]byte, test.bytes)}}
-				}).Raw)
+				}))
 			}
-			r := unstarted(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("X-Padding", strings.Repeat("x", 12<<10))
-				_, _ = io.WriteString(w, "thank you")
-			})
-			r.Config.ErrorLog = log.New(io.Discard, "", 0)
-			r.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: a.key}}} //nolint:gosec // an endpoint
-			r.StartTLS()
-			t.Cleanup(r.Close)
-			roots := x509.NewCertPool()
-			roots.AddCert(a.certificate)
-			c := client(t, delivery.Options{Rules: loopback, Timeout: never, RootCAs: roots})
+			r := present(t, a.key, chain...)
+			c := client(t, a.trusted())
 			for range 5 { // on one connection, more than a handshake may have
 				if got := c.Send(t.Context(), attempt(r.URL)); got.Reason != test.want {
 					t.Fatalf("%+v, want %s", got, test.want)
@@ -112,4 +134,61 @@ func TestSend_Handshake(t *testing.T) {
 			}
 		})
 	}
+}
+
+// There is one chain to try, and each of its signatures is cheap, whatever else an endpoint sends.
+func TestSend_Chains(t *testing.T) {
+	a := newAuthority(t)
+	first, second := a.intermediate(t), a.intermediate(t)
+	leaf := first.issue(t, &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	})
+	large, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := a.certify(t, a.certificate, &rsa.PublicKey{N: large.N, E: 1<<31 - 1})
+	for name, test := range map[string]struct {
+		more []*x509.Certificate
+		want string
+	}{
+		"an issuer":                           {[]*x509.Certificate{first.certificate}, "delivered"},
+		"an issuer, and all once more":        {[]*x509.Certificate{first.certificate, leaf, first.certificate, a.certificate}, "delivered"},
+		"another of its name":                 {[]*x509.Certificate{first.certificate, second.certificate}, "delivered"},
+		"another of its name comes first":     {[]*x509.Certificate{second.certificate, first.certificate}, "tls"},
+		"an issuer whose signatures are slow": {[]*x509.Certificate{first.certificate, slow}, "tls"},
+		"no issuer":                           {nil, "tls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := present(t, first.key, append([]*x509.Certificate{leaf}, test.more...)...)
+			if got := send(t, a.trusted(), attempt(r.URL)); got.Reason != test.want {
+				t.Errorf("%+v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// present starts an endpoint with these certificates, whose answers are large.
+func present(t *testing.T, key *ecdsa.PrivateKey, chain ...*x509.Certificate) *receiver {
+	t.Helper()
+	r := unstarted(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Padding", strings.Repeat("x", 12<<10))
+		_, _ = io.WriteString(w, "thank you")
+	})
+	r.Config.ErrorLog = log.New(io.Discard, "", 0)
+	certificate := tls.Certificate{PrivateKey: key}
+	for _, one := range chain {
+		certificate.Certificate = append(certificate.Certificate, one.Raw)
+	}
+	r.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	r.StartTLS()
+	t.Cleanup(r.Close)
+	return r
+}
+
+// trusted returns options that trust the authority.
+func (a authority) trusted() delivery.Options {
+	roots := x509.NewCertPool()
+	roots.AddCert(a.certificate)
+	return delivery.Options{Rules: loopback, Timeout: never, RootCAs: roots}
 }

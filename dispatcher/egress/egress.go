@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -154,9 +155,34 @@ type Dialer struct {
 	dialer *net.Dialer
 }
 
-// NewDialer returns a Dialer whose dials, with name resolution, take at most the timeout. A nil resolver is the
-// system's. The Guard does not check name servers: the platform chooses them.
+// maxNameAnswer bounds what a name server sends over one TCP connection: who owns a name may give it thousands of addresses, each of which
+// costs a dial two sockets. It is enough for 500.
+const maxNameAnswer = 8 << 10
+
+// dialNameServer connects to a name server of the system. Answers over UDP are small.
+func dialNameServer(ctx context.Context, network, address string) (net.Conn, error) {
+	connection, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil || !strings.HasPrefix(network, "tcp") {
+		return connection, err
+	}
+	return boundedConn{connection, io.LimitReader(connection, maxNameAnswer)}, nil
+}
+
+// boundedConn ends where its reader does.
+type boundedConn struct {
+	net.Conn
+
+	from io.Reader
+}
+
+func (c boundedConn) Read(into []byte) (int, error) { return c.from.Read(into) }
+
+// NewDialer returns a Dialer whose dials, with name resolution, take at most the timeout. A nil resolver asks the system's name
+// servers. The Guard does not check them: the platform chooses them.
 func NewDialer(guard Guard, resolver *net.Resolver, timeout time.Duration) *Dialer {
+	if resolver == nil {
+		resolver = &net.Resolver{PreferGo: true, Dial: dialNameServer}
+	}
 	return &Dialer{guard: guard, dialer: &net.Dialer{
 		Timeout:        timeout,
 		Resolver:       resolver,
