@@ -61,7 +61,7 @@ func apiserverCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.StringVar(&options.PublicURL, "public-url", "", "https URL under which payers reach the public API, such as https://pay.example.com; begins the Link of each created session, required with --qr-content=Link")
 	addTrustedProxies(flags, &options.TrustedProxies)
 	flags.DurationVar(&options.SessionRetention, "session-retention", options.SessionRetention, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")
-	flags.Int64Var(&options.MaxSessionsPerDay, "max-sessions-per-day", options.MaxSessionsPerDay, "sessions that one merchant creates at each replica at once, and a day after that, but one a second in any case; about 2.5 KB of Redis each, above it a create gets 429; 0: any number")
+	flags.Int64Var(&options.MaxSessionsPerDay, "max-sessions-per-day", options.MaxSessionsPerDay, "sessions that one merchant creates at each replica at once, and a day after that, but one a second in any case; all of a namespace ten times as many; about 2.5 KB of Redis each, above it a create gets 429; 0: any number")
 	addHistory(flags, &options.History.Age, &options.History.Entries)
 	flags.BoolVar(&options.Receipts, "receipts", false, "store each customerEmail until its receipt was sent; set it if dispatchers have --smtp-url, and only then")
 	flags.Int32Var(&options.PublicRateLimit.RequestsPerSecond, "public-rate", options.PublicRateLimit.RequestsPerSecond, "public status reads per second from one client address, at each replica")

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,6 +78,26 @@ func TestMaxSessionsPerDay(t *testing.T) {
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	later.Store(int64(time.Second))
 	r.call(http.MethodPost, sessions, key, `{"amountCents":1}`).want(t, http.StatusCreated)
+}
+
+// Who deletes a Merchant and creates another one has another account, but no other namespace.
+func TestMaxSessionsPerDay_Namespace(t *testing.T) {
+	f := newFixture(t)
+	key := func(name, namespace string) string {
+		return f.key(name, f.merchant(name, func(m *published.MerchantRecord) { m.Namespace = namespace }))
+	}
+	var hers []string
+	for n := range 11 {
+		hers = append(hers, key(fmt.Sprintf("shop-%d", n), "hers"))
+	}
+	his := key("bakery", "his")
+	r := f.start(func(o *apiserver.Options) { o.MaxSessionsPerDay, o.Now = 1, sync.OnceValue(time.Now) })
+	create := func(key string) result { return r.call(http.MethodPost, sessions, key, `{"amountCents":1}`) }
+	for _, key := range hers[:10] {
+		create(key).want(t, http.StatusCreated)
+	}
+	create(hers[10]).want(t, http.StatusTooManyRequests)
+	create(his).want(t, http.StatusCreated)
 }
 
 // All keys of a merchant share its limit, on all replicas.

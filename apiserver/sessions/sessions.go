@@ -11,7 +11,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
-	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -44,7 +43,8 @@ type Options struct {
 	Store *store.Store
 	Gate  *caller.Gate
 	Links Links
-	// MaxPerDay is how many sessions an account creates at once, and a day after that, but one a second in any case; zero: any number.
+	// MaxPerDay is how many sessions an account creates at once, and a day after that, but one a second in any case; ten times as many
+	// all of a namespace. Zero: any number.
 	MaxPerDay int64
 	Now       func() time.Time
 }
@@ -54,35 +54,13 @@ type Handler struct {
 	store *store.Store
 	gate  *caller.Gate
 	links Links
-	// created limits the sessions of an account by MaxPerDay; nil: any number. It counts those of this replica: a counter in Redis
-	// would make each create an eighth slower.
-	created *ratelimit.Limiter
+	// perDay is nil without a limit.
+	perDay *dayLimit
 }
 
 // New returns a Handler.
 func New(o Options) *Handler {
-	h := &Handler{store: o.Store, gate: o.Gate, links: o.Links}
-	if o.MaxPerDay > 0 {
-		const day = int64(24 * time.Hour / time.Second)
-		h.created = ratelimit.NewLimiter(ratelimit.Policy{RequestsPerSecond: o.MaxPerDay / day, Burst: o.MaxPerDay}, o.Now)
-	}
-	return h
-}
-
-// allowOneMore counts a new session of the account. It returns ErrTooMany above the limit, unless the request is not admitted at all.
-func (h *Handler) allowOneMore(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller, account string) error {
-	if h.created == nil {
-		return nil
-	}
-	quota, allowed := h.created.Allow(account)
-	if allowed {
-		return nil
-	}
-	err := h.gate.AdmitInvalid(e, w, r, from, ErrTooMany)
-	if errors.Is(err, ErrTooMany) {
-		e.SetLimited(w.Header(), web.SessionLimit, quota)
-	}
-	return err
+	return &Handler{store: o.Store, gate: o.Gate, links: o.Links, perDay: newDayLimit(o.MaxPerDay, o.Now)}
 }
 
 // createdSession is the response of POST /api/v1/sessions.
@@ -107,14 +85,17 @@ func (h *Handler) Create(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	request.EmitCreated = from.Merchant.EmitCreated
 	request.RejectMismatch = from.Merchant.Sessions.IdempotencyMismatch == v1alpha1.IdempotencyMismatchReject
 
-	asks := from.Admission()
-	if err := h.allowOneMore(e, w, r, from, asks.Account()); err != nil {
+	if quota, allowed := h.perDay.allow(from); !allowed {
+		err := h.gate.AdmitInvalid(e, w, r, from, ErrTooMany)
+		if errors.Is(err, ErrTooMany) {
+			e.SetLimited(w.Header(), web.SessionLimit, quota)
+		}
 		return err
 	}
-	admitted, created, err := h.store.CreateSession(r.Context(), asks, request)
+	admitted, created, err := h.store.CreateSession(r.Context(), from.Admission(), request)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
-	if h.created != nil && (err != nil || created.Replayed) {
-		h.created.Refund(asks.Account())
+	if created.Replayed || err != nil && r.Context().Err() == nil { // a client that has gone may have its session
+		h.perDay.refund(from)
 	}
 	switch {
 	case errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt):

@@ -28,7 +28,7 @@ func TestDialer_LostDatagram(t *testing.T) {
 		resolver.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			connection, err := ask(ctx, network, address)
 			if err == nil {
-				context.AfterFunc(t.Context(), func() { _ = connection.Close() }) // or a lost lookup outlives the test
+				context.AfterFunc(t.Context(), func() { _ = connection.Close() }) //nolint:contextcheck // or a lost lookup outlives the test
 			}
 			return connection, errors.Join(err, t.Context().Err())
 		}
