@@ -53,7 +53,7 @@ func wantTooMany(t *testing.T, got result, policy string) {
 // Above the sessions of a day only creates are refused.
 func TestMaxSessionsPerDay(t *testing.T) {
 	f := newFixture(t)
-	key := f.key("one", f.merchant("acme"))
+	key, other := f.key("one", f.merchant("acme")), f.key("other", f.merchant("books"))
 	started, later := time.Now(), atomic.Int64{}
 	r := f.start(func(o *apiserver.Options) {
 		o.MaxSessionsPerDay, o.Now = 2, func() time.Time { return started.Add(time.Duration(later.Load())) }
@@ -62,7 +62,7 @@ func TestMaxSessionsPerDay(t *testing.T) {
 	r.call(http.MethodPost, sessions, key, `{"amountCents":1}`, "Idempotency-Key", "a").want(t, http.StatusCreated) // creates none
 	r.call(http.MethodPost, sessions, key, `{"amountCents":0}`).want(t, http.StatusBadRequest)
 	r.call(http.MethodPost, sessions, key, `{"amountCents":1}`).want(t, http.StatusCreated)
-	r.call(http.MethodPost, sessions, f.key("other", f.merchant("books")), `{"amountCents":1}`).want(t, http.StatusCreated)
+	r.call(http.MethodPost, sessions, other, `{"amountCents":1}`).want(t, http.StatusCreated)
 	r.call(http.MethodPost, sessions, key+"x", `{"amountCents":1}`).want(t, http.StatusUnauthorized)
 	refused := r.call(http.MethodPost, sessions, key, `{"amountCents":1}`)
 	refused.wantError(t, http.StatusTooManyRequests, "the merchant created as many sessions as one may in a day; retry after the time in Retry-After")
