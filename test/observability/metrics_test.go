@@ -60,7 +60,7 @@ var bounded = map[string]*regexp.Regexp{
 	"status":    regexp.MustCompile(`^[1-5][0-9]{2}$`),
 	"reason":    regexp.MustCompile(`^([a-z_]{2,24}[0-9x]*|[A-Z][A-Za-z]{4,20})$`),
 	"mode":      regexp.MustCompile(`^(enforce|report|live|test)$`),
-	"limit":     regexp.MustCompile(`^(merchant|address|rotations|account|namespace|replica)$`),
+	"limit":     regexp.MustCompile(`^(merchant|address|rotations|sessions|account|namespace|replica)$`),
 	"source":    regexp.MustCompile(`^(message|expiry|reread)$`),
 	"outcome":   regexp.MustCompile(`^(COMPLETED|FAILED|delivered|dropped|webhook_removed|dead|expired|sent|refused)$`),
 	"result":    regexp.MustCompile(`^[a-z_]{2,20}[0-9x]*$`),
