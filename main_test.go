@@ -79,7 +79,8 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--max-burst=-1", "--max-requests-per-second and --max-burst must not be negative"},
 	},
 	"apiserver": {
-		{"--max-sessions-per-day=-1", "--max-sessions-per-day must not be negative"},
+		{"--max-sessions-per-day=-1", "--max-sessions-per-day must be from 0 to 1000000000"},
+		{"--max-sessions-per-day=1000000001", "--max-sessions-per-day must be from 0 to 1000000000"},
 		{"--redis-url=", "set --redis-url or REDIS_URL"},
 		{"--redis-url=localhost:6379", "--redis-url or REDIS_URL must be redis://"},
 		{"--redis-url=redis://127.0.0.1:1/0?pool_size=5", "no other parameters"},

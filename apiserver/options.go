@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
+	"github.com/merchant-operator/merchant-operator/apiserver/sessions"
 	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
@@ -31,8 +32,7 @@ type Options struct {
 
 	// SessionRetention is how long a session can be read after its expiry. Default 72 h.
 	SessionRetention time.Duration
-	// MaxSessionsPerDay is how many sessions a merchant creates at this replica at once, in each mode, and a day after that; zero: any
-	// number. Default 100,000.
+	// MaxSessionsPerDay bounds the sessions that a merchant creates at this replica, as sessions.Options.MaxPerDay says. Default 100,000.
 	MaxSessionsPerDay int64
 	// Receipts: dispatchers send receipts, so the address for one is stored. Default false.
 	Receipts bool
@@ -160,8 +160,8 @@ func (o Options) Validate() error {
 	if err := o.Options.Validate(); err != nil {
 		return err
 	}
-	if o.MaxSessionsPerDay < 0 {
-		return errors.New("--max-sessions-per-day must not be negative")
+	if o.MaxSessionsPerDay < 0 || o.MaxSessionsPerDay > sessions.MostPerDay {
+		return fmt.Errorf("--max-sessions-per-day must be from 0 to %d", sessions.MostPerDay)
 	}
 	if err := (store.Options{SessionRetention: o.SessionRetention}).Validate(); err != nil {
 		return fmt.Errorf("--session-retention: %w", err)

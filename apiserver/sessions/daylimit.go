@@ -5,14 +5,18 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/apiserver/caller"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// merchantsOfNamespace is how many times as many sessions as one Merchant all of a namespace create: a Merchant that is deleted and created again is
-// another account.
-const merchantsOfNamespace = 10
+// MostPerDay is the largest Options.MaxPerDay: more than Redis creates in a day, and within what a Policy counts.
+const MostPerDay = 1_000_000_000
 
-// dayLimit bounds the sessions that a tenant creates in a day, which Redis keeps for three. It counts those of this replica: a counter in Redis would
-// make each create an eighth slower.
+// namespaceFactor is how many sessions all Merchants of a namespace create for each that one of them may. A Merchant that is deleted and
+// created again is another account, but in the same namespace.
+const namespaceFactor = 10
+
+// dayLimit bounds the sessions that a tenant creates in a day, which Redis keeps for three. It counts what this replica creates: a counter
+// in Redis would make each create an eighth slower.
 type dayLimit struct{ accounts, namespaces *ratelimit.Limiter }
 
 // newDayLimit returns nil, which allows everything, for zero.
@@ -24,7 +28,7 @@ func newDayLimit(perDay int64, now func() time.Time) *dayLimit {
 		const day = int64(24 * time.Hour / time.Second)
 		return ratelimit.NewLimiter(ratelimit.Policy{RequestsPerSecond: most / day, Burst: most}, now)
 	}
-	return &dayLimit{limiter(perDay), limiter(perDay * merchantsOfNamespace)}
+	return &dayLimit{limiter(perDay), limiter(perDay * namespaceFactor)}
 }
 
 // allow counts a session.
@@ -53,9 +57,5 @@ func (l *dayLimit) refund(from caller.Caller) {
 
 // owners returns the account, and the namespace in the same mode.
 func owners(from caller.Caller) (account, namespace string) {
-	if namespace = from.Merchant.Namespace; from.TestMode {
-		namespace += ".test"
-	}
-	asks := from.Admission()
-	return asks.Account(), namespace
+	return session.Account(from.Merchant.ID, from.TestMode), session.Account(from.Merchant.Namespace, from.TestMode)
 }

@@ -43,8 +43,8 @@ type Options struct {
 	Store *store.Store
 	Gate  *caller.Gate
 	Links Links
-	// MaxPerDay is how many sessions an account creates at once, and a day after that, but one a second in any case; ten times as many
-	// all of a namespace. Zero: any number.
+	// MaxPerDay is how many sessions an account creates at once, and a day after that, but one a second in any case. All accounts of a
+	// namespace create ten times as many. Zero: any number; at most MostPerDay.
 	MaxPerDay int64
 	Now       func() time.Time
 }
