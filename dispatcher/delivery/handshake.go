@@ -18,9 +18,9 @@ import (
 const (
 	maxHandshakeBytes = 24 << 10
 	maxCertificates   = 10 // of well-known chains the longest have five
-	// Of all certificates together. Two bytes of an URI take 140 once they are parsed, those of others at most a tenth of that.
+	// maxURIs and maxParts are of all certificates together. A URI of two bytes takes 140 once it is parsed, another part at most a tenth of that.
 	maxURIs, maxParts = 20, 1500
-	// Of the keys of issuers.
+	// maxRSABits and maxRSAExponent are of the keys of issuers.
 	maxRSABits, maxRSAExponent = 4096, 1<<16 + 1
 )
 

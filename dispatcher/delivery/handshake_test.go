@@ -71,7 +71,7 @@ func (a authority) certify(t *testing.T, template *x509.Certificate, key any) *x
 	return certificate
 }
 
-// Before its certificate is known to be good, an endpoint costs little; what it sends after that has other bounds.
+// An endpoint costs little before its certificate is known to be good; what it sends after that has other bounds.
 func TestSend_Handshake(t *testing.T) {
 	a := newAuthority(t)
 	endpoint := func(change func(*x509.Certificate)) *x509.Certificate {

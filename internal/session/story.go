@@ -3,7 +3,7 @@ package session
 // Story is a session with what rails have reported of it: refused payments, and refunds.
 type Story struct {
 	Session Session
-	// Refunds are those of the payment that completed the session.
+	// Refunds are the refunds of the payment that completed the session.
 	Refunds []Refund
 	// Refused are the payments that it did not take, in the order of PaidAt.
 	Refused []RefusedPayment

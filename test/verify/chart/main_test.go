@@ -265,7 +265,7 @@ func TestDeletionPolicy_SomeNamespaces(t *testing.T) {
 	}
 }
 
-// The policy judges the release's own account and credentials namespace. test/verify/manifests asks the API server what it refuses.
+// The admission policy judges the release's own account and credentials namespace. test/verify/manifests asks the API server what it refuses.
 func TestOperatorSecretsPolicy_Names(t *testing.T) {
 	for name, test := range map[string]struct{ values, fullname, namespace string }{
 		"defaults":    {"", "merchant-operator", credentials},

@@ -48,7 +48,7 @@ func TestRights_AsWritten(t *testing.T) {
 	}
 }
 
-// rightsToBind are those of the roles that the platform team binds to people and rails.
+// rightsToBind are the rights of the roles that the platform team binds to people and rails.
 const rightsToBind = `
 merchant-bookkeeper: get list watch apikeys.merchant-operator.io
 merchant-bookkeeper: get list viewpayments watch merchants.merchant-operator.io
