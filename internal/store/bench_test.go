@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -260,7 +261,36 @@ func BenchmarkSweepOfNothing(b *testing.B) {
 	})
 }
 
-var usecPerCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
+// Its ns/op and redis-µs/op are of one session that is due: of a merchant with one lifetime, and of one that changed it each time.
+func BenchmarkSweep(b *testing.B) {
+	for name, lifetimes := range map[string]int{"one lifetime": 1, "10000 lifetimes": 10_000} {
+		b.Run(name, func(b *testing.B) {
+			server := redistest.Start(b)
+			s, c, asks := open(b, server.URL()), client(b, server), with(busyMerchant(), func(a *admission.Request) { a.MerchantID = merchantIn(7).MerchantID })
+			for i := range b.N {
+				mustCreate(b, s, asks, with(newSession(), lasting(time.Duration(1+i%lifetimes)*time.Millisecond)))
+			}
+			due(b, s, mustCreate(b, s, asks, with(newSession(), lasting(time.Duration(lifetimes)*time.Millisecond))).Session)
+			must(b, c.ConfigResetStat(b.Context()).Err())
+			b.ResetTimer()
+			for more := true; more; {
+				swept, err := s.Sweep(b.Context(), 7, 100)
+				must(b, err)
+				more = swept.More
+			}
+			b.StopTimer()
+			if left := c.ZCard(b.Context(), "{b07n}:expiry").Val(); left > 0 {
+				b.Errorf("%d queues are left", left)
+			}
+			b.ReportMetric(float64(scriptsRun(b, c))*redisMicros(b, c)/float64(b.N), "redis-µs/op")
+		})
+	}
+}
+
+var (
+	usecPerCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
+	calls       = regexp.MustCompile(`cmdstat_evalsha:calls=([0-9]+)`)
+)
 
 func benchmark(b *testing.B, prepare func(*services) func(context.Context) error) {
 	b.Helper()
@@ -295,6 +325,18 @@ func redisMicros(b *testing.B, c *goredis.Client) float64 {
 		b.Fatal(err)
 	}
 	return micros
+}
+
+// scriptsRun is how many scripts Redis has run since its statistics were reset.
+func scriptsRun(t testing.TB, c *goredis.Client) int {
+	t.Helper()
+	found := calls.FindStringSubmatch(c.Info(t.Context(), "commandstats").Val())
+	if found == nil {
+		t.Fatal("Redis has run no script")
+	}
+	n, err := strconv.Atoi(found[1])
+	must(t, err)
+	return n
 }
 
 // What it costs that replicas must have a settlement before it is answered: of a new settlement each, by one caller, and by

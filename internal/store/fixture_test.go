@@ -135,7 +135,7 @@ func lasting(lifetime time.Duration) func(*store.NewSession) {
 func short(n *store.NewSession) { n.Lifetime = 10 * time.Millisecond }
 
 // due waits until a session's time is over by the clock of Redis.
-func due(t *testing.T, s *services, created session.Session) {
+func due(t testing.TB, s *services, created session.Session) {
 	t.Helper()
 	eventually(t, "the session's time is over", func() bool {
 		now, err := s.Admit(t.Context(), merchant())

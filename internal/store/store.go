@@ -138,7 +138,6 @@ var parts = redis.Parts{
 	"surcharge":        admission.Parts["surcharge"],
 	"sessions":         redis.Lazy("open_sessions", outbox.Parts["queue"], outbox.Parts["feed"], redis.Part(files, "lib/sessions")),
 	"public_session":   redis.Part(files, "lib/public_session"),
-	"sweep":            redis.Part(files, "lib/sweep"),
 	"list_order":       redis.Part(files, "lib/list_order"),
 	"list_ended":       redis.Part(files, "lib/list_ended"),
 	"list_receipt":     receipts.Parts["list_receipt"],
@@ -169,8 +168,7 @@ var (
 	refundScript       = script("refund")
 	pollOwedScript     = script("poll_owed")
 	listOverdueScript  = script("list_overdue")
-	sweepQueueScript   = script("sweep_queue")
-	sweepSessionScript = script("sweep_session")
+	sweepScript        = script("sweep")
 )
 
 // run runs the script of a merchant's request. Beside the errors of an admission there are ErrNotFound and ErrIdempotencyMismatch: then the request

@@ -23,7 +23,7 @@ type Swept struct {
 	Expired int
 	// Corrupt sessions that could not be read. They are looked at again after corruptRetry.
 	Corrupt int
-	// More: the limit was reached, and more may be overdue.
+	// More may be overdue.
 	More bool
 	// Oldest is for how long the most overdue one had been due; zero: none was.
 	Oldest time.Duration
@@ -38,28 +38,26 @@ type overdueEntry struct {
 func (e overdueEntry) isQueue() bool { return strings.Trim(e.name, "0123456789") == "" }
 
 // Sweep expires sessions of the bucket whose time is over, and settles those of test mode that get a payment without anybody's doing: the longest
-// overdue first, and at most limit of them. It takes a trip for each lifetime among them, as a script declares the keys that it writes. Errors:
-// redis.ErrCorrupt, redis.ErrUnavailable; what was swept until then is returned with them.
-func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (sum Swept, err error) {
+// overdue first, and at most limit of them. All lifetimes among them have an equal share of the limit. It takes two trips, because a script declares
+// the keys that it writes, and two more for each session of test mode. Errors: redis.ErrCorrupt, redis.ErrUnavailable.
+func (s *Store) Sweep(ctx context.Context, bucket session.Bucket, limit int) (Swept, error) {
 	space := redis.BucketKeyspace(bucket)
 	overdue, err := s.listOverdue(ctx, space, limit)
 	if err != nil {
-		return sum, fmt.Errorf("list overdue sessions: %w", err)
+		return Swept{}, fmt.Errorf("list overdue sessions: %w", err)
+	}
+	if len(overdue) == 0 {
+		return Swept{}, nil
 	}
 	if err := s.settleTests(ctx, space, overdue); err != nil { // first: a sweep takes what it has looked at out of the index
-		return sum, err
+		return Swept{}, err
 	}
-	var examined int64
-	for _, entry := range overdue {
-		swept, n, err := s.sweepEntry(ctx, space, entry)
-		if err != nil {
-			return sum, fmt.Errorf("sweep a bucket: %w", err)
-		}
-		sum.Expired, sum.Corrupt, sum.Oldest = sum.Expired+swept.Expired, sum.Corrupt+swept.Corrupt, max(sum.Oldest, swept.Oldest)
-		examined += n
+	swept, err := s.sweep(ctx, space, overdue)
+	if err != nil {
+		return Swept{}, fmt.Errorf("sweep a bucket: %w", err)
 	}
-	sum.More = examined >= int64(limit)
-	return sum, nil
+	swept.More = swept.More || len(overdue) >= limit
+	return swept, nil
 }
 
 func (s *Store) listOverdue(ctx context.Context, space redis.Keyspace, limit int) (overdue []overdueEntry, err error) {
@@ -88,46 +86,39 @@ func (s *Store) listOverdue(ctx context.Context, space redis.Keyspace, limit int
 	return overdue, errors.Join(reply.Err(), rows.Err())
 }
 
-func (s *Store) sweepEntry(ctx context.Context, space redis.Keyspace, entry overdueEntry) (swept Swept, examined int64, err error) {
-	script := sweepSessionScript
-	if entry.isQueue() {
-		script = sweepQueueScript
-	}
-	call := redis.NewCall(script)
+func (s *Store) sweep(ctx context.Context, space redis.Keyspace, overdue []overdueEntry) (Swept, error) {
+	call := redis.NewCall(sweepScript)
 	call.Key("expiry_key", space, outbox.ExpiryKey)
 	call.Key("queue_key", space, outbox.QueueKey)
 	call.Key("due_key", space, outbox.DueKey)
-	if entry.isQueue() {
-		call.Key("expiry_queue_key", space, expiryQueueKey, entry.name)
+	for _, entry := range overdue {
+		if entry.isQueue() {
+			call.MoreKey(space, expiryQueueKey, entry.name)
+		}
 		for _, listed := range entry.sessions {
 			id, account := parseListed(space, listed)
 			call.MoreKey(space, sessionhash.Key, id)
 			call.MoreKey(space, outbox.EventKey, feed.ListedEventID(id, feed.MarkEnded))
 			call.MoreKey(space, outbox.FeedKey, account)
 		}
-		call.Text("name", entry.name)
-		call.Text("history", s.historyArg)
-		call.Text("since", entry.since)
+	}
+	call.Text("history", s.historyArg)
+	for _, entry := range overdue {
+		call.More(entry.name)
+		call.More(entry.since)
+		call.MoreInt(int64(len(entry.sessions)))
 		for _, listed := range entry.sessions {
 			call.More(listed)
 		}
-	} else {
-		id, account := parseListed(space, entry.name)
-		call.Key("session_key", space, sessionhash.Key, id)
-		call.Key("event_key", space, outbox.EventKey, feed.ListedEventID(id, feed.MarkEnded))
-		call.Key("feed_key", space, outbox.FeedKey, account)
-		call.Text("name", entry.name)
-		call.Text("history", s.historyArg)
 	}
 	reply, err := s.redis.Run(ctx, &call)
 	if err != nil {
-		return Swept{}, 0, err
+		return Swept{}, err
 	}
 	reply.RequireOK()
-	swept = Swept{Expired: int(reply.Int()), Corrupt: int(reply.Int())}
-	examined = reply.Int()
-	swept.Oldest = time.Duration(reply.Int()) * time.Millisecond
-	return swept, examined, reply.Err()
+	swept := Swept{Expired: int(reply.Int()), Corrupt: int(reply.Int()), Oldest: time.Duration(reply.Int()) * time.Millisecond}
+	swept.More = reply.Int() > 0
+	return swept, reply.Err()
 }
 
 // parseListed returns session id and account of an entry: its name is the key of the session, or whatever else somebody left in the index.

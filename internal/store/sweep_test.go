@@ -187,17 +187,65 @@ func TestSweep_EachLifetime(t *testing.T) {
 	waits := mustCreate(t, s, asks, with(newSession(), lasting(time.Hour))).Session
 	due(t, s, last)
 	first, err := s.Sweep(t.Context(), 7, 5)
-	if err != nil || first.Expired != 5 || !first.More || first.Oldest <= 0 {
-		t.Errorf("the first sweep: %+v, %v; want 5 expired and more", first, err)
+	if err != nil || first.Expired != 3 || !first.More || first.Oldest <= 0 {
+		t.Errorf("the first sweep: %+v, %v; want one of each lifetime expired, and more", first, err)
 	}
-	if rest := sweepAll(t, s, 7, 5); rest.Expired != 1 {
-		t.Errorf("the second sweep: %+v, want the last one", rest)
+	if rest := sweepAll(t, s, 7, 5); rest.Expired != 3 {
+		t.Errorf("the rest: %+v, want the other three", rest)
 	}
 	if pending := pendingIn(t, c, 7); !cmp.Equal(pending, []string{waits.ID.String()}) {
 		t.Errorf("waiting: %v, want %s", pending, waits.ID)
 	}
 	if at := c.ZScore(t.Context(), "{b07n}:expiry", "3600000").Val(); int64(at) != waits.ExpiresAt.UnixMilli() {
 		t.Errorf("its queue is due at %.0f, want %d", at, waits.ExpiresAt.UnixMilli())
+	}
+}
+
+// A neighbour whose Merchant had a hundred lifetimes costs the sweep no more trips than one lifetime, so others do not wait for it.
+func TestSweep_NeighbourWithManyLifetimes(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	neighbour := merchantIn(7)
+	due(t, s, mustCreate(t, s, neighbour, with(newSession(), short)).Session)
+	sweepAll(t, s, 7, 100) // the server gets to know the scripts
+	for i := range 100 {
+		mustCreate(t, s, neighbour, with(newSession(), lasting(time.Duration(10+i)*time.Millisecond)))
+	}
+	victim := mustCreate(t, s, merchantIn(7), with(newSession(), lasting(time.Second))).Session
+	due(t, s, victim)
+	must(t, c.ConfigResetStat(t.Context()).Err())
+	if swept := sweepAll(t, s, 7, 100); swept.Expired != 101 {
+		t.Errorf("%+v, want all 101 expired", swept)
+	}
+	if events := sessionEvents(t, c, victim.ID); len(events) != 1 {
+		t.Errorf("the victim's merchant gets %+v", events)
+	}
+	if trips := scriptsRun(t, c); trips > 4 {
+		t.Errorf("two sweeps of 100 sessions took %d trips, want two each", trips)
+	}
+}
+
+// A neighbour has many sessions of each of its lifetimes, of which only the first is due. They end no sweep before it has seen what else is due.
+func TestSweep_NeighbourWithLongQueues(t *testing.T) {
+	const limit = 10
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	neighbour := merchantIn(7)
+	for i := range 5 {
+		lifetime := lasting(time.Duration(10+i) * time.Millisecond)
+		mustCreate(t, s, neighbour, with(newSession(), lifetime))
+		for range limit {
+			waits := mustCreate(t, s, neighbour, with(newSession(), lifetime)).Session
+			must(t, c.HIncrBy(t.Context(), "{b07n}:session:"+waits.ID.String(), "x", time.Hour.Milliseconds()).Err())
+		}
+	}
+	victim := mustCreate(t, s, merchantIn(7), with(newSession(), lasting(100*time.Millisecond))).Session
+	due(t, s, victim)
+	if swept := sweepAll(t, s, 7, limit); swept.Expired != 6 {
+		t.Errorf("%+v, want the first session of each lifetime expired", swept)
+	}
+	if events := sessionEvents(t, c, victim.ID); len(events) != 1 {
+		t.Errorf("the victim's merchant gets %+v", events)
 	}
 }
 
