@@ -544,7 +544,7 @@ func TestAccounts_Unauthorized(t *testing.T) {
 
 	// A caller without the right learns nothing of sessions or reports.
 	for _, path := range []string{id, "ps_aaaaaaaaaaaa000000000000000000", "x"} {
-		for _, body := range []string{paid(1), `{`, badReports["200 KB"].body} {
+		for _, body := range []string{paid(1), `{`, hugeBody} {
 			r.report(path, "", body).wantError(t, http.StatusUnauthorized, notAccepted)
 			r.report(path, stranger, body).wantError(t, http.StatusForbidden, notAllowed)
 		}

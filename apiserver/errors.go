@@ -130,8 +130,8 @@ func as[E error](err error) error {
 	return nil
 }
 
-// answer returns the response to an error.
-func answer(err error) web.Answer {
+// Answer returns the response to an error.
+func Answer(err error) web.Answer {
 	for _, row := range answers {
 		found := row.match(err)
 		if found == nil {

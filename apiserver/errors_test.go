@@ -55,7 +55,7 @@ func TestErrors_Order(t *testing.T) {
 	requests := map[string]request{
 		"a bad amount":             {"POST", sessions, `{"amountCents": 0}`, nil, !testMode, 400, "amountCents"},
 		"no JSON":                  {"POST", sessions, `{`, nil, !testMode, 400, "body"},
-		"too large a body":         {"POST", sessions, badBodies["200 KB"].body, nil, !testMode, 400, "body"},
+		"too large a body":         {"POST", sessions, hugeBody, nil, !testMode, 400, "body"},
 		"a bad Idempotency-Key":    {"POST", sessions, charge1250, []string{"Idempotency-Key", "a b"}, !testMode, 400, "Idempotency-Key"},
 		"an unknown field":         {"POST", sessions, with(`"orderref":"1"`), nil, testMode, 400, "orderref"},
 		"a list of nothing":        {"GET", sessions, "", nil, !testMode, 400, "orderRef"},

@@ -33,7 +33,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
+	"github.com/merchant-operator/merchant-operator/test/openapitest"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/roomtest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -106,19 +108,7 @@ func newFixture(t *testing.T) *fixture {
 // merchant publishes a merchant with limits no test runs into.
 func (f *fixture) merchant(name string, change ...func(*published.MerchantRecord)) published.MerchantRecord {
 	f.t.Helper()
-	record := published.MerchantRecord{
-		MerchantID:  published.ID(types.UID(f.namespace + "/" + name)),
-		Namespace:   "shops",
-		Name:        name,
-		DisplayName: "Acme " + name,
-		State:       v1alpha1.MerchantActive,
-		Currency:    "EUR",
-		RateLimit:   v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000},
-		Sessions:    v1alpha1.SessionSettings{LifetimeSeconds: 900, IdempotencyMismatch: v1alpha1.IdempotencyMismatchReturn},
-	}
-	for _, c := range change {
-		c(&record)
-	}
+	record := roomtest.NewMerchant(types.UID(f.namespace+"/"+name), name, change...)
 	configMap := f.configMap(record)
 	if _, err := kube.CoreV1().ConfigMaps(f.namespace).Create(f.t.Context(), configMap, metav1.CreateOptions{}); err != nil {
 		f.t.Fatal(err)
@@ -146,22 +136,13 @@ func (f *fixture) configMap(record published.MerchantRecord) *corev1.ConfigMap {
 // key publishes a key of the merchant and returns it in plaintext.
 func (f *fixture) key(name string, merchant published.MerchantRecord, change ...func(*published.KeyRecord)) string {
 	f.t.Helper()
-	uid := types.UID(f.namespace + "/" + name)
-	key := f.newKey(published.ID(uid))
-	now := time.Now().UTC()
-	record := published.KeyRecord{
-		KeyID:        key.ID(),
-		MerchantID:   merchant.MerchantID,
-		Source:       published.Source{Namespace: "shops", Name: name, UID: uid},
-		Generation:   1,
-		Revision:     1,
-		Current:      published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: now},
-		State:        v1alpha1.ApiKeyActive,
-		LastRotation: published.RotationEvent{Time: now, Cause: v1alpha1.RotationInitial},
-	}
-	for _, c := range change {
-		c(&record)
-	}
+	key, record := roomtest.NewKey(f.t, types.UID(f.namespace+"/"+name), name, merchant.MerchantID, change...)
+	return f.publishKey(key, record)
+}
+
+func (f *fixture) publishKey(key apikey.Key, record published.KeyRecord) (plaintext string) {
+	f.t.Helper()
+	f.issued = append(f.issued, key.Reveal())
 	secret, err := published.EncodeKey(f.namespace, record)
 	if err != nil {
 		f.t.Fatal(err)
@@ -386,7 +367,7 @@ func (r *replica) send(request *http.Request) result {
 	return r.sendAs(publicDocument, request)
 }
 
-func (r *replica) sendAs(documented document, request *http.Request) result {
+func (r *replica) sendAs(document openapitest.Document, request *http.Request) result {
 	r.t.Helper()
 	response, err := r.client.Do(request)
 	if err != nil {
@@ -394,7 +375,7 @@ func (r *replica) sendAs(documented document, request *http.Request) result {
 	}
 	defer func() { _ = response.Body.Close() }()
 	got := read(r.t, response)
-	checkDocumented(r.t, documented, request, got)
+	document.Check(r.t, request, got.status, got.header, got.raw)
 	return got
 }
 
@@ -577,13 +558,7 @@ func (r *replica) create(key string) (id string) {
 	return r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId")
 }
 
-// charge creates sessions of 1250 cents.
-func (r *replica) charge(key string, many int) (ids []string) {
-	r.t.Helper()
-	for range many {
-		ids = append(ids, r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(r.t, http.StatusCreated).text("sessionId"))
-	}
-	return ids
-}
-
 const charge1250 = `{"amountCents": 1250}`
+
+// hugeBody is more than a handler reads.
+var hugeBody = `{"x":"` + strings.Repeat("x", 200_000) + `"}`

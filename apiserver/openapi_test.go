@@ -10,13 +10,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
-	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
@@ -25,23 +21,9 @@ import (
 
 // The documents of the public and of the internal listener.
 var (
-	publicDocument   = loadDocument(openapitest.Public)
-	internalDocument = loadDocument(openapitest.Internal)
+	publicDocument   = openapitest.NewDocument(openapitest.Public)
+	internalDocument = openapitest.NewDocument(openapitest.Internal)
 )
-
-// document finds a request's operation in an OpenAPI document, which is closed: a response has nothing that the document lacks.
-type document func() (routers.Router, error)
-
-func loadDocument(file string) document {
-	return sync.OnceValues(func() (routers.Router, error) {
-		closed, err := openapitest.Closed(file)
-		if err != nil {
-			return nil, err
-		}
-		closed.Servers = nil // wherever a replica of a test listens
-		return legacy.NewRouter(closed)
-	})
-}
 
 func TestDocuments_Served(t *testing.T) {
 	got := newFixture(t).start().call(http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
@@ -51,65 +33,6 @@ func TestDocuments_Served(t *testing.T) {
 	}
 	if !bytes.Equal(got.raw, want) {
 		t.Error("another document is served than the one that is tested")
-	}
-}
-
-// transportHeaders are of HTTP itself and not in the document.
-var transportHeaders = []string{"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Date"}
-
-// checkDocumented fails the test when an answer is not as the document says: its status, each of its
-// headers, its body. Requests it has no operation for get 404, 405 or a preflight's 204.
-func checkDocumented(t *testing.T, in document, request *http.Request, got result) {
-	t.Helper()
-	router, err := in()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if request.Method == http.MethodHead {
-		return // no body to check; see TestRoutes_Head
-	}
-	asSent := request.Clone(t.Context())
-	asSent.URL.Path, asSent.URL.RawPath = request.URL.EscapedPath(), "" // an escaped slash parts no segments
-	route, parameters, err := router.FindRoute(asSent)
-	// The router takes a trailing slash, and an empty last segment, for nothing; the API does not.
-	if err != nil || strings.HasSuffix(asSent.URL.Path, "/") || strings.Count(asSent.URL.Path, "/") != strings.Count(route.Path, "/") {
-		checkUndocumented(t, request, got)
-		return
-	}
-	input := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: request, PathParams: parameters, Route: route},
-		Status:                 got.status,
-		Header:                 got.header,
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
-	}
-	input.SetBodyBytes(got.raw)
-	if err := openapi3filter.ValidateResponse(t.Context(), input); err != nil {
-		t.Errorf("%s %s, status %d, is not as documented: %v", request.Method, request.URL.Path, got.status, err)
-		return
-	}
-	documented := slices.Clone(transportHeaders)
-	for name := range route.Operation.Responses.Status(got.status).Value.Headers {
-		documented = append(documented, http.CanonicalHeaderKey(name))
-	}
-	for name := range got.header {
-		if !slices.Contains(documented, name) {
-			t.Errorf("%s %s, status %d: the header %s is not documented", request.Method, request.URL.Path, got.status, name)
-		}
-	}
-}
-
-func checkUndocumented(t *testing.T, request *http.Request, got result) {
-	t.Helper()
-	if request.Method == http.MethodOptions && got.status == http.StatusNoContent {
-		return
-	}
-	code := map[int]string{http.StatusNotFound: "path_not_found", http.StatusMethodNotAllowed: "method_not_allowed"}[got.status]
-	if got.header.Get("Error-Code") != code {
-		t.Errorf("%s %s: Error-Code %q, want %q", request.Method, request.URL.Path, got.header.Get("Error-Code"), code)
-	}
-	message, ok := got.body["error"].(string)
-	if (got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed) || !ok || message == "" || len(got.body) != 1 {
-		t.Errorf("%s %s is not in the document, and answers %d %s", request.Method, request.URL.Path, got.status, got.raw)
 	}
 }
 
@@ -171,7 +94,7 @@ func operations(t *testing.T, file string) []string {
 // fieldInCode finds the fields of answers, and those that a body is asked for.
 var fieldInCode = regexp.MustCompile("`json:\"([A-Za-z]+)[\",]|\\bfields\\.\\w+\\(\"([A-Za-z]+)\"")
 
-// Each field that a handler reads or writes is in a document. (What an answer has is checked by checkDocumented, if a test sees it.)
+// Each field that a handler reads or writes is in a document. (What an answer has is checked by openapitest, if a test sees it.)
 func TestDocuments_EveryField(t *testing.T) {
 	documented := map[string]bool{}
 	for _, file := range []string{"openapi.yaml", "internal-openapi.yaml"} {

@@ -548,7 +548,7 @@ func TestStream_RateLimit(t *testing.T) {
 		s := r.stream(id)
 		if s.StatusCode != http.StatusOK {
 			refused := read(t, s.Response)
-			checkDocumented(t, publicDocument, s.Request, refused)
+			publicDocument.Check(t, s.Request, refused.status, refused.header, refused.raw)
 			refused.want(t, http.StatusTooManyRequests)
 			break
 		}

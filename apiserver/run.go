@@ -161,7 +161,7 @@ func (r *replica) service() (role.Service, error) {
 func (r *replica) handlers() (public, internal http.Handler) {
 	metrics := web.NewMetrics(r.Registry)
 	options := web.Options{
-		Log: r.options.Log, AccessLog: r.options.AccessLog, Draining: r.IsDraining, Tracer: r.Tracer, Answer: answer,
+		Log: r.options.Log, AccessLog: r.options.AccessLog, Draining: r.IsDraining, Tracer: r.Tracer, Answer: Answer,
 		Trusted:  func(*http.Request) bool { return true }, // only the platform's own programs reach the internal listener
 		Finished: r.accounts.Finished,
 	}

@@ -9,27 +9,21 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
+	"github.com/merchant-operator/merchant-operator/test/roomtest"
 )
 
 // testKey publishes a test key of the merchant and returns it in plaintext.
 func (f *fixture) testKey(name string, merchant published.MerchantRecord, change ...func(*published.KeyRecord)) string {
 	f.t.Helper()
-	var key apikey.Key
-	f.key(name, merchant, slices.Concat([]func(*published.KeyRecord){func(r *published.KeyRecord) {
-		r.Test = true
-		var err error
-		if key, err = r.NewKey(); err != nil {
-			f.t.Fatal(err)
-		}
-		r.Current.Digest, r.Current.Prefix = key.Digest(), key.Prefix()
-	}}, change)...)
-	f.issued = append(f.issued, key.Reveal())
-	return key.Reveal()
+	key, record := roomtest.NewTestKey(f.t, types.UID(f.namespace+"/"+name), name, merchant.MerchantID, change...)
+	return f.publishKey(key, record)
 }
 
 func settleTest(id string) string { return "/api/v1/test/sessions/" + id + "/settle" }
@@ -202,7 +196,7 @@ func TestTestMode_UnknownField(t *testing.T) {
 	acme := f.merchant("acme")
 	key, live := f.testKey("test", acme), f.key("live", acme)
 	r := f.start()
-	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1, "orderRef": "1", "taxCents": null}`).want(t, http.StatusCreated).text("sessionId")
+	r.call(http.MethodPost, sessions, key, `{"amountCents": 1, "orderRef": "1", "taxCents": null}`).want(t, http.StatusCreated)
 	for body, field := range map[string]string{
 		`{"amountCents": 1, "orderref": "1001"}`:                    `"orderref"`,
 		`{"amount": 1}`:                                             `"amount"`, // and not that amountCents is missing
@@ -217,69 +211,8 @@ func TestTestMode_UnknownField(t *testing.T) {
 			t.Errorf("%s: refused and ignored: %s", body, got.header.Get("Ignored-Fields"))
 		}
 	}
-	r.call(http.MethodPost, settleTest(id), key, `{"amount": 1}`).wantError(t, http.StatusBadRequest, `unknown field "amount"`)
 	r.call(http.MethodPost, sessions, live, `{"amountCents": 1, "orderref": "1001"}`).want(t, http.StatusCreated)
 	r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "order-1").want(t, http.StatusCreated)
-}
-
-// A merchant plays its rail. Each step is a report and what a rail would be answered.
-func TestTestMode_Settle(t *testing.T) {
-	f := newFixture(t)
-	key := f.testKey("test", f.merchant("acme"))
-	r := f.start()
-	const refund = `{"status":"COMPLETED","applied":false,"action":"REFUND_REQUIRED"}`
-	for name, steps := range map[string][]step{
-		"paid, in short":   {{"", completed}, {"{}", completed}, {`{"outcome":"COMPLETED"}`, completed}},
-		"paid, in full":    {{paid(1250), completed}, {paid(1250), completed}},
-		"failed":           {{`{"outcome":"FAILED","reason":"insufficient funds"}`, failed}, {`{"outcome":"FAILED"}`, failed}},
-		"other currency":   {{`{"currency":"USD"}`, `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`}, {`{}`, completed}, {`{"currency":"EUR"}`, completed}},
-		"paid twice":       {{`{"paymentRef":"a"}`, completed}, {`{"paymentRef":"b"}`, refund}, {`{"paymentRef":"a"}`, completed}},
-		"a wrong amount":   {{`{"amountCents":1}`, `{"status":"PENDING","applied":false,"action":"REFUND_REQUIRED"}`}, {"{}", completed}},
-		"failed, then not": {{`{"outcome":"FAILED"}`, failed}, {"{}", `{"status":"FAILED","applied":false,"action":"REFUND_REQUIRED"}`}},
-		"contradiction":    {{paid(1250), completed}, {failure(1250), "409"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).text("sessionId")
-			for i, step := range steps {
-				step.check(t, i, r.call(http.MethodPost, settleTest(id), key, step.report))
-			}
-		})
-	}
-}
-
-func TestTestMode_BadReports(t *testing.T) {
-	f := newFixture(t)
-	acme := f.merchant("acme")
-	key, live := f.testKey("test", acme), f.key("live", acme)
-	stranger := f.testKey("stranger", f.merchant("globex"))
-	r := f.start()
-	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).text("sessionId")
-	for body, message := range map[string]string{
-		`[]`:                            "body must be one JSON object",
-		`{"outcome":"PENDING"}`:         "outcome must be COMPLETED or FAILED",
-		`{"outcome":7}`:                 "outcome must be COMPLETED or FAILED",
-		`{"outcome":""}`:                "outcome must be COMPLETED or FAILED",
-		`{"amountCents":0}`:             reportedAmountRule,
-		`{"amountCents":"1250"}`:        reportedAmountRule,
-		`{"paymentRef":""}`:             "paymentRef must be a string of 1 to 128 visible ASCII characters",
-		`{"reason":"\u0001"}`:           "reason must be a string of at most 255 characters without control characters",
-		`{"paidAt":"yesterday"}`:        "paidAt must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string",
-		`{"outcome":"a","outcome":"b"}`: `duplicate field "outcome"`,
-	} {
-		r.call(http.MethodPost, settleTest(id), key, body).wantError(t, http.StatusBadRequest, message)
-	}
-	const otherMode = "path not found for live keys; use a test key (mk_test_)"
-	for _, path := range []string{settleTest(id), settleTest("x"), settleTest(otherID(id))} {
-		r.call(http.MethodPost, path, live, "{").wantError(t, http.StatusNotFound, otherMode) // whatever it asks for
-	}
-	for _, path := range []string{settleTest("x"), settleTest("ps_aaaaaaaaaaaa000000000000000000"), settleTest("ps_testaaaaaaaaaaaa000000000000000000")} {
-		r.call(http.MethodPost, path, key, "").wantError(t, http.StatusNotFound, "session not found")
-	}
-	r.call(http.MethodPost, settleTest(id), stranger, "").wantError(t, http.StatusNotFound, "session not found")
-	r.call(http.MethodPost, settleTest(id), "", "").want(t, http.StatusUnauthorized)
-	if status := r.call(http.MethodGet, sessions+"/"+id, key, "").text("status"); status != "PENDING" {
-		t.Errorf("the session is %s", status)
-	}
 }
 
 // Tests are in no live figure and use up no live limit.
@@ -337,22 +270,5 @@ func TestTestMode_RateLimit(t *testing.T) {
 	}
 	if limit := got.body["merchant"].(map[string]any)["rateLimit"]; !reflect.DeepEqual(limit, map[string]any{"requestsPerSecond": 5.0, "burst": 100.0}) {
 		t.Errorf("merchant/me says %v", limit)
-	}
-}
-
-// Past the bound of a session the answer stays the same, and a metric counts.
-func TestTestMode_RefusedPayments(t *testing.T) {
-	f := newFixture(t)
-	key := f.testKey("test", f.merchant("acme"))
-	r := f.start()
-	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(t, http.StatusCreated).text("sessionId")
-	for i := range 8 {
-		got := r.call(http.MethodPost, settleTest(id), key, fmt.Sprintf(`{"amountCents": 7, "paymentRef": "r%d"}`, i)).want(t, http.StatusOK)
-		if got.text("action") != "REFUND_REQUIRED" || got.body["applied"] != false {
-			t.Errorf("payment %d: %v", i, got.body)
-		}
-	}
-	if got := r.metric(`merchant_operator_refused_payments_unstored_total{mode="test"}`); got != "3" {
-		t.Errorf("%q payments are counted as not stored, want 3", got)
 	}
 }
