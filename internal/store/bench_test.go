@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -99,6 +100,24 @@ func BenchmarkListEnded(b *testing.B) {
 			})
 		})
 	}
+}
+
+// What a merchant reads of its feed for the price of one request.
+func BenchmarkFeed(b *testing.B) {
+	asks := busyMerchant()
+	benchmark(b, func(s *services) func(context.Context) error {
+		for range 50 {
+			_, _, err := s.Cancel(b.Context(), asks, mustCreate(b, s, asks, newSession()).Session.ID)
+			must(b, err)
+		}
+		return func(ctx context.Context) error {
+			_, page, err := s.Feed(ctx, asks, feed.Cursor{}, 50)
+			if len(page.Entries) != 50 {
+				b.Fatal(len(page.Entries))
+			}
+			return err
+		}
+	})
 }
 
 func BenchmarkCreateWithIdempotencyKey(b *testing.B) {

@@ -309,7 +309,7 @@ func TestFeed_UnreadableEntries(t *testing.T) {
 	}
 }
 
-// Each hundred events of a page are charged as a request, and a page is no longer than there is room for: a merchant that is at its limit
+// Each fifty events of a page are charged as a request, and a page is no longer than there is room for: a merchant that is at its limit
 // all the time reads no long ones.
 func TestFeed_Charged(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
@@ -322,14 +322,14 @@ func TestFeed_Charged(t *testing.T) {
 		listed, cost int
 	}{
 		"an event":              {10, 1, 1, 1},
-		"a page":                {10, 100, 100, 1},
-		"the most for one":      {10, 197, 197, 1},
-		"a long page":           {10, 200, 200, 2},
-		"the longest":           {10, 500, 500, 5},
-		"just room for it":      {5, 500, 500, 5},
-		"room for less":         {4, 500, 497, 4},
-		"room for itself":       {1, 500, 197, 1},
-		"a page that just fits": {1, 100, 100, 1},
+		"the most for one":      {10, 50, 50, 1},
+		"one more":              {10, 51, 51, 2},
+		"a page":                {10, 100, 100, 2},
+		"the longest":           {10, 500, 500, 10},
+		"just room for it":      {5, 250, 250, 5},
+		"room for less":         {4, 500, 200, 4},
+		"room for itself":       {1, 500, 50, 1},
+		"a page that just fits": {1, 50, 50, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := time.Duration(10-test.room) * time.Second

@@ -16,10 +16,10 @@ if result then
 end
 local since = now_ms - age
 local aged = tonumber(string.match(after, '^%d+')) < since
--- The first 199 entries are in the price of the request.
-limit = math.min(limit, const.SCANNED_AT_ONCE * (requests_left(tat, cost, burst) + 2) - 1)
+-- Two entries are not listed: the last one that was read, and one that says that there are more.
+limit = math.min(limit, const.EVENTS_PER_REQUEST * (requests_left(tat, cost, burst) + 1) + 2)
 local entries = call('XRANGE', feed_key, aged and format('%d', since) or after, '+', 'COUNT', limit)
-quota = surcharge(rate_key, tat, cost, math.floor(#entries / const.SCANNED_AT_ONCE) - 1)
+quota = surcharge(rate_key, tat, cost, math.ceil((#entries - 2) / const.EVENTS_PER_REQUEST) - 1)
 if not aged and entries[1] and entries[1][1] == after then
   return {'OK' .. quota, limit, entries}
 end

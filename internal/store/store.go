@@ -121,6 +121,7 @@ var constants = outbox.Constants.With(sessionhash.Constants).With(admission.Cons
 	"const": {
 		"CORRUPT_RETRY_MS":   redis.LuaInt(corruptRetry.Milliseconds()),
 		"DEFAULT_CURRENCY":   redis.LuaText(session.DefaultCurrency),
+		"EVENTS_PER_REQUEST": redis.LuaInt(eventsPerRequest),
 		"EVENT_FIELDS":       redis.LuaTexts(feed.SessionFields[:]...),
 		"EVENT_VERSION":      redis.LuaText(decimal(feed.Version)),
 		"MAX_CHUNKS":         redis.LuaInt(maxChunks),
