@@ -103,7 +103,10 @@ func TestIssue(t *testing.T) {
 	for _, each := range []*replica{r, other} {
 		each.proxy.FreezeWatches()
 	}
-	got := r.issue(id, console, f.rotation(1, 0))
+	got := r.issue(id, console, strings.Replace(f.rotation(1, 0), "{", `{"x":1,`, 1))
+	if names := got.header.Get("Ignored-Fields"); names != "x" {
+		t.Errorf("Ignored-Fields %q, want x", names)
+	}
 	key := f.issuedKey(got)
 	parsed, err := apikey.Parse(key)
 	if err != nil || parsed.ID() != id {

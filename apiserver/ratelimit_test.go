@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,56 +46,6 @@ func wantTooMany(t *testing.T, got result, policy string) {
 	if !regexp.MustCompile(`^"[a-z]+";r=0;t=(99|100)$`).MatchString(got.header.Get("RateLimit")) {
 		t.Errorf("RateLimit %s", got.header.Get("RateLimit"))
 	}
-}
-
-// Above the sessions of a day only creates are refused.
-func TestMaxSessionsPerDay(t *testing.T) {
-	f := newFixture(t)
-	key, other := f.key("one", f.merchant("acme")), f.key("other", f.merchant("books"))
-	started, later := time.Now(), atomic.Int64{}
-	r := f.start(func(o *apiserver.Options) {
-		o.MaxSessionsPerDay, o.Now = 2, func() time.Time { return started.Add(time.Duration(later.Load())) }
-	})
-	r.call(http.MethodPost, sessions, key, `{"amountCents":1}`, "Idempotency-Key", "a").want(t, http.StatusCreated)
-	r.call(http.MethodPost, sessions, key, `{"amountCents":1}`, "Idempotency-Key", "a").want(t, http.StatusCreated) // creates none
-	r.call(http.MethodPost, sessions, key, `{"amountCents":0}`).want(t, http.StatusBadRequest)
-	r.call(http.MethodPost, sessions, key, `{"amountCents":1}`).want(t, http.StatusCreated)
-	r.call(http.MethodPost, sessions, other, `{"amountCents":1}`).want(t, http.StatusCreated)
-	r.call(http.MethodPost, sessions, key+"x", `{"amountCents":1}`).want(t, http.StatusUnauthorized)
-	refused := r.call(http.MethodPost, sessions, key, `{"amountCents":1}`)
-	refused.wantError(t, http.StatusTooManyRequests, "the merchant created as many sessions as one may in a day; retry after the time in Retry-After")
-	if after := refused.header.Get("Retry-After"); after != "1" {
-		t.Errorf("Retry-After %q, want 1", after)
-	}
-	if code := refused.header.Get("Error-Code"); code != "rate_limited" {
-		t.Errorf("Error-Code %q", code)
-	}
-	if counted := r.metric(`merchant_operator_http_rate_limited_total{limit="sessions"}`); counted != "1" {
-		t.Errorf("%s requests are counted as over this limit", counted)
-	}
-	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
-	later.Store(int64(time.Second))
-	r.call(http.MethodPost, sessions, key, `{"amountCents":1}`).want(t, http.StatusCreated)
-}
-
-// Who deletes a Merchant and creates another one has another account, but no other namespace.
-func TestMaxSessionsPerDay_Namespace(t *testing.T) {
-	f := newFixture(t)
-	key := func(name, namespace string) string {
-		return f.key(name, f.merchant(name, func(m *published.MerchantRecord) { m.Namespace = namespace }))
-	}
-	var hers []string
-	for n := range 11 {
-		hers = append(hers, key(fmt.Sprintf("shop-%d", n), "hers"))
-	}
-	his := key("bakery", "his")
-	r := f.start(func(o *apiserver.Options) { o.MaxSessionsPerDay, o.Now = 1, sync.OnceValue(time.Now) })
-	create := func(key string) result { return r.call(http.MethodPost, sessions, key, `{"amountCents":1}`) }
-	for _, key := range hers[:10] {
-		create(key).want(t, http.StatusCreated)
-	}
-	create(hers[10]).want(t, http.StatusTooManyRequests)
-	create(his).want(t, http.StatusCreated)
 }
 
 // All keys of a merchant share its limit, on all replicas.

@@ -190,31 +190,6 @@ func TestTestMode_Rotation(t *testing.T) {
 	}
 }
 
-// A test key is refused what a live key is warned about, so that an integration finds its mistake before it costs money.
-func TestTestMode_UnknownField(t *testing.T) {
-	f := newFixture(t)
-	acme := f.merchant("acme")
-	key, live := f.testKey("test", acme), f.key("live", acme)
-	r := f.start()
-	r.call(http.MethodPost, sessions, key, `{"amountCents": 1, "orderRef": "1", "taxCents": null}`).want(t, http.StatusCreated)
-	for body, field := range map[string]string{
-		`{"amountCents": 1, "orderref": "1001"}`:                    `"orderref"`,
-		`{"amount": 1}`:                                             `"amount"`, // and not that amountCents is missing
-		`{"amountCents": "1", "x": 1, "y": 1}`:                      `"x"`,
-		`{"amountCents": 1, "currency": null}`:                      `"currency"`,
-		`{"amountCents": 1, "ä\n": 1}`:                              `"\u00e4\n"`,
-		`{"amountCents": 1, "` + strings.Repeat("x", 200) + `": 1}`: `"` + strings.Repeat("x", 64) + `\u2026"`,
-	} {
-		got := r.call(http.MethodPost, sessions, key, body, "Idempotency-Key", "order-1")
-		got.wantError(t, http.StatusBadRequest, "unknown field "+field)
-		if got.header.Get("Ignored-Fields") != "" {
-			t.Errorf("%s: refused and ignored: %s", body, got.header.Get("Ignored-Fields"))
-		}
-	}
-	r.call(http.MethodPost, sessions, live, `{"amountCents": 1, "orderref": "1001"}`).want(t, http.StatusCreated)
-	r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`, "Idempotency-Key", "order-1").want(t, http.StatusCreated)
-}
-
 // Tests are in no live figure and use up no live limit.
 func TestTestMode_Metrics(t *testing.T) {
 	f := newFixture(t)

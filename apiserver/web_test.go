@@ -331,6 +331,6 @@ func TestOversizedBody(t *testing.T) {
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
 	got := r.call(http.MethodPost, sessions, key, strings.Repeat(" ", 4<<20))
-	got.wantError(t, http.StatusBadRequest, tooLarge)
+	got.wantError(t, http.StatusBadRequest, "body is larger than 16 KiB")
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 }

@@ -441,6 +441,14 @@ func TestSettle_GoodBodies(t *testing.T) {
 	f.Call(http.MethodPost, "/internal/v1/sessions/"+f.createOne()+"/settlement", bank, paid(1), "Content-Type", "text/plain").Want(t, http.StatusOK)
 }
 
+func TestSettle_IgnoredFields(t *testing.T) {
+	f := newFixture(t)
+	got := f.settle(f.createOne(), bank, reported(`"x":1`)).Want(t, http.StatusOK)
+	if names := got.Header.Get("Ignored-Fields"); names != "x" {
+		t.Errorf("Ignored-Fields %q, want x", names)
+	}
+}
+
 // Whichever request comes first finds that a session has expired, and be it the payment itself.
 func TestSettle_AfterExpiry(t *testing.T) {
 	f := newFixture(t)

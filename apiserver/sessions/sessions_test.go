@@ -1,53 +1,205 @@
-package sessions
+package sessions_test
 
 import (
-	"log/slog"
+	"maps"
 	"net/http"
-	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/google/go-cmp/cmp"
 
-	"github.com/merchant-operator/merchant-operator/api/apikey"
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/apiserver/caller"
-	"github.com/merchant-operator/merchant-operator/apiserver/web"
-	"github.com/merchant-operator/merchant-operator/internal/directory"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/roomtest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-type links struct{}
+func TestGet(t *testing.T) {
+	f := newFixture(t)
+	key := f.Key("till", f.Merchant("acme"))
+	for name, test := range map[string]struct {
+		body string
+		want map[string]any // beside what every session has
+	}{
+		"the least":      {`{"amountCents": 1250}`, map[string]any{}},
+		"everything":     {`{"amountCents": 1250, "orderRef": "1001", "taxCents": 110, "tipCents": 90, "customerEmail": "ada@example.com"}`, map[string]any{"orderRef": "1001", "taxCents": 110.0, "tipCents": 90.0}},
+		"zero is given":  {`{"amountCents": 1250, "taxCents": 0, "tipCents": 0}`, map[string]any{"taxCents": 0.0, "tipCents": 0.0}},
+		"a strange text": {`{"amountCents": 1250, "orderRef": "<a href=\"x\">é😀\u2028</a>"}`, map[string]any{"orderRef": "<a href=\"x\">é😀\u2028</a>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			created := f.Call(http.MethodPost, path, key, test.body).Want(t, http.StatusCreated)
+			got := f.Call(http.MethodGet, path+"/"+created.Text("sessionId"), key, "").Want(t, http.StatusOK)
+			want := map[string]any{
+				"sessionId": created.Body["sessionId"], "status": "PENDING", "amountCents": 1250.0, "currency": "EUR", "keyId": key[8:20],
+				"createdAt": created.Body["expiresAt"].(float64) - 900_000, "expiresAt": created.Body["expiresAt"],
+				"qrPayload": created.Body["qrPayload"],
+			}
+			maps.Copy(want, test.want)
+			if diff := cmp.Diff(want, got.Body); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
 
-func (links) Header(id session.ID) string  { return "</pay/" + id.String() + `>; rel="payment"` }
-func (links) Payload(id session.ID) string { return "pay://qr/" + id.String() }
+func TestGet_Expires(t *testing.T) {
+	f := newFixture(t)
+	key := f.Key("till", f.Merchant("acme", func(r *published.MerchantRecord) { r.Sessions.LifetimeSeconds = 1 }))
+	one := path + "/" + f.Call(http.MethodPost, path, key, `{"amountCents": 1}`).Text("sessionId")
+	await.Until(t, patience, "the session is EXPIRED", func() bool {
+		return f.Call(http.MethodGet, one, key, "").Want(t, http.StatusOK).Text("status") == "EXPIRED"
+	})
+	got := f.Call(http.MethodGet, one, key, "")
+	if got.Body["endedAt"] != got.Body["expiresAt"] || time.UnixMilli(int64(got.Body["endedAt"].(float64))).After(time.Now().Add(time.Second)) {
+		t.Errorf("endedAt is not expiresAt, in the past: %s", got.Raw)
+	}
+}
 
-// BenchmarkCreate is a whole charge except the network and the authentication.
-func BenchmarkCreate(b *testing.B) {
-	registry := prometheus.NewRegistry()
-	sessions := storetest.Open(b, redistest.Start(b).URL(), func(o *redis.Options) { o.Registerer = registry })
-	h := New(Options{Store: sessions, Links: links{}})
-	from := caller.Caller{Principal: directory.Principal{KeyID: "abcdefgh2345", Digest: apikey.NewDigest("a key"), Accepted: true, Live: true, Merchant: &directory.Merchant{
-		ID: "abcdefgh2345", DisplayName: "Acme", State: v1alpha1.MerchantActive,
-		RateLimit: v1alpha1.RateLimit{RequestsPerSecond: 1_000_000, Burst: 1_000_000},
-		Sessions:  v1alpha1.SessionSettings{LifetimeSeconds: 900},
-	}}}
-	options := web.Options{Log: slog.New(slog.DiscardHandler), Draining: func() bool { return false }, Answer: func(err error) web.Answer { return web.Answer{Message: err.Error()} }}
-	handler := web.New(options, web.NewMetrics(registry), web.Routes{"/api/v1/sessions": {
-		http.MethodPost: func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-			return h.Create(e, w, r, from)
-		},
-	}})
-	b.ReportAllocs()
-	for b.Loop() {
-		request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/api/v1/sessions", strings.NewReader(`{"amountCents": 1250, "orderRef": "1001"}`))
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, request)
-		if answer.Code != http.StatusCreated {
-			b.Fatalf("status %d: %s", answer.Code, answer.Body)
+func TestGet_NotFound(t *testing.T) {
+	f := newFixture(t)
+	acme := f.Merchant("acme")
+	key, colleague := f.Key("till", acme), f.Key("colleague", acme)
+	stranger := f.Key("stranger", f.Merchant("books"))
+	id := f.Call(http.MethodPost, path, key, `{"amountCents": 1}`).Text("sessionId")
+	f.Call(http.MethodGet, path+"/"+id, colleague, "").Want(t, http.StatusOK)
+
+	const missing = "session not found"
+	foreign := f.Call(http.MethodGet, path+"/"+id, stranger, "")
+	foreign.WantError(t, http.StatusNotFound, missing)
+	for name, segment := range map[string]string{
+		"never created":        "ps_aaaaaaaaaaaa000000000000000000",
+		"another bucket":       "ps_" + otherBucket(id) + id[5:],
+		"no such bucket":       "ps_ff" + id[5:],
+		"upper case merchant":  "ps_A" + id[4:],
+		"shorter":              id[:28],
+		"longer":               id + "0",
+		"another label":        "px_" + id[3:],
+		"a blank":              "%20",
+		"NUL":                  id[:10] + "%00" + id[11:],
+		"a slash":              id[:10] + "%2F" + id[11:],
+		"dots":                 "%2e%2e",
+		"a hash tag of Redis":  "%7Bb00m%7D:session:" + id,
+		"a wildcard":           "*",
+		"a line break":         id + "%0A",
+		"invalid UTF-8":        "%ff%fe",
+		"very long":            strings.Repeat("x", 8000),
+		"an umlaut":            "ps_00ä",
+		"an id in upper case":  strings.ToUpper(id),
+		"an id with a comment": id + "%3b--",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := f.Call(http.MethodGet, path+"/"+segment, key, "")
+			got.WantError(t, http.StatusNotFound, missing)
+			if got.Header.Get("RateLimit") == "" {
+				t.Error("an admitted answer without RateLimit")
+			}
+		})
+	}
+}
+
+// otherBucket returns a bucket that is not the id's.
+func otherBucket(id string) string {
+	if id[3:5] == "00" {
+		return "01"
+	}
+	return "00"
+}
+
+func TestCancel(t *testing.T) {
+	f := newFixture(t)
+	acme := f.Merchant("acme")
+	key, colleague := f.Key("till", acme), f.Key("colleague", acme)
+	created := f.Call(http.MethodPost, path, key, `{"amountCents": 1250, "orderRef": "1001"}`).Want(t, http.StatusCreated)
+	one := path + "/" + created.Text("sessionId")
+
+	cancelled := f.Call(http.MethodPost, one+"/cancel", key, "").Want(t, http.StatusOK)
+	endedAt, _ := cancelled.Body["endedAt"].(float64)
+	want := map[string]any{
+		"sessionId": created.Body["sessionId"], "status": "CANCELLED", "amountCents": 1250.0, "currency": "EUR", "keyId": key[8:20], "orderRef": "1001",
+		"createdAt": created.Body["expiresAt"].(float64) - 900_000, "expiresAt": created.Body["expiresAt"],
+		"qrPayload": created.Body["qrPayload"], "endedAt": endedAt,
+	}
+	if diff := cmp.Diff(want, cancelled.Body); diff != "" || endedAt < want["createdAt"].(float64) {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	if cancelled.Header.Get("RateLimit") == "" {
+		t.Error("an admitted answer without RateLimit")
+	}
+	for _, got := range []roomtest.Result{
+		f.Call(http.MethodPost, one+"/cancel", key, ""), // an answer that was lost
+		f.Call(http.MethodPost, one+"/cancel", colleague, ""),
+		f.Call(http.MethodGet, one, key, ""),
+	} {
+		if diff := cmp.Diff(want, got.Want(t, http.StatusOK).Body); diff != "" {
+			t.Errorf("body (-want +got):\n%s", diff)
 		}
+	}
+}
+
+func TestCancel_IgnoresBody(t *testing.T) {
+	f := newFixture(t)
+	key := f.Key("till", f.Merchant("acme"))
+	for _, body := range []string{"{}", "{", `{"status":"COMPLETED"}`, "\x00\xff", strings.Repeat("x", 200_000)} {
+		id := f.Call(http.MethodPost, path, key, `{"amountCents": 1}`).Text("sessionId")
+		if got := f.Call(http.MethodPost, path+"/"+id+"/cancel", key, body).Want(t, http.StatusOK); got.Text("status") != "CANCELLED" {
+			t.Errorf("%.20q: %s", body, got.Raw)
+		}
+	}
+}
+
+func TestCancel_Ended(t *testing.T) {
+	f := newFixture(t)
+	key := f.Key("till", f.Merchant("acme"))
+	for outcome, payment := range map[string]session.Payment{"COMPLETED": storetest.Of(1, storetest.Paid("bank-1")), "FAILED": storetest.Of(1, storetest.Failed("bank-1"))} {
+		id := f.Call(http.MethodPost, path, key, `{"amountCents": 1}`).Text("sessionId")
+		f.settle(id, payment)
+		got := f.Call(http.MethodPost, path+"/"+id+"/cancel", key, "")
+		got.WantError(t, http.StatusConflict, "session is already "+outcome)
+		if got.Header.Get("RateLimit") == "" {
+			t.Error("an admitted answer without RateLimit")
+		}
+		if status := f.Call(http.MethodGet, path+"/"+id, key, "").Text("status"); status != outcome {
+			t.Errorf("the session is %s, want %s", status, outcome)
+		}
+	}
+}
+
+func TestCancel_NotFound(t *testing.T) {
+	f := newFixture(t)
+	key := f.Key("till", f.Merchant("acme"))
+	stranger := f.Key("stranger", f.Merchant("books"))
+	id := f.Call(http.MethodPost, path, key, `{"amountCents": 1}`).Text("sessionId")
+	for _, request := range []struct{ key, segment string }{
+		{stranger, id},
+		{key, "ps_aaaaaaaaaaaa000000000000000000"},
+		{key, "ps_" + otherBucket(id) + id[5:]},
+		{key, "x"},
+		{key, "%00"},
+		{key, id[:10] + "%2F" + id[11:]},
+	} {
+		got := f.Call(http.MethodPost, path+"/"+request.segment+"/cancel", request.key, "")
+		got.WantError(t, http.StatusNotFound, "session not found")
+		if got.Header.Get("RateLimit") == "" {
+			t.Error("an admitted answer without RateLimit")
+		}
+	}
+	f.Call(http.MethodPost, path+"/"+id+"/cancel", "", "").Want(t, http.StatusUnauthorized)
+	if status := f.Call(http.MethodGet, path+"/"+id, key, "").Text("status"); status != "PENDING" {
+		t.Errorf("the session is %s", status)
+	}
+}
+
+// A session cannot be cancelled while a payment holds it. The merchant hears when to try again.
+func TestCancel_Held(t *testing.T) {
+	f := newFixture(t)
+	key := f.Key("till", f.Merchant("acme"))
+	id := f.create(key)
+	f.hold(id)
+	got := f.Call(http.MethodPost, path+"/"+id+"/cancel", key, "").WantCode(t, http.StatusConflict, "payment_in_progress")
+	if after, err := strconv.Atoi(got.Header.Get("Retry-After")); err != nil || after < 1 || after > 60 {
+		t.Errorf("Retry-After %q", got.Header.Get("Retry-After"))
 	}
 }

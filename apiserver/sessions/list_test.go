@@ -1,4 +1,4 @@
-package apiserver_test
+package sessions_test
 
 import (
 	"fmt"
@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/merchant-operator/merchant-operator/test/roomtest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // listed are the ids of the sessions of a list.
-func (a result) listed() (ids []string) {
-	for _, one := range a.body["sessions"].([]any) {
+func listed(got roomtest.Result) (ids []string) {
+	for _, one := range got.Body["sessions"].([]any) {
 		ids = append(ids, one.(map[string]any)["sessionId"].(string))
 	}
 	return ids
@@ -25,75 +28,73 @@ func charge(orderRef string) string {
 	return fmt.Sprintf(`{"amountCents": 1250, "orderRef": %q}`, orderRef)
 }
 
-func byOrder(orderRef string) string { return sessions + "?orderRef=" + url.QueryEscape(orderRef) }
+func byOrder(orderRef string) string { return path + "?orderRef=" + url.QueryEscape(orderRef) }
 
-// A till that lost an answer asks what became of its order, at any replica.
+// A till that lost an answer asks what became of its order.
 func TestListOrder(t *testing.T) {
 	f := newFixture(t)
-	acme := f.merchant("acme")
-	key, stranger := f.key("till", acme), f.key("stranger", f.merchant("books"))
-	test := f.testKey("test", acme)
-	rail := f.rail("bank")
-	r, other := f.start(), f.start()
+	acme := f.Merchant("acme")
+	key, stranger := f.Key("till", acme), f.Key("stranger", f.Merchant("books"))
+	test := f.TestKey("test", acme)
 	const order = "table 7 + 8/é&x=1"
 	empty := map[string]any{"sessions": []any{}, "more": false}
-	if diff := cmp.Diff(empty, other.call(http.MethodGet, byOrder(order), key, "").want(t, http.StatusOK).body); diff != "" {
+	if diff := cmp.Diff(empty, f.Call(http.MethodGet, byOrder(order), key, "").Want(t, http.StatusOK).Body); diff != "" {
 		t.Errorf("before the first charge (-want +got):\n%s", diff)
 	}
-	first := r.call(http.MethodPost, sessions, key, charge(order)).text("sessionId")
-	second := r.call(http.MethodPost, sessions, key, charge(order)).text("sessionId")
-	r.call(http.MethodPost, sessions, key, charge("another"))
-	r.report(first, rail, paid(1250)).want(t, http.StatusOK)
+	first := f.Call(http.MethodPost, path, key, charge(order)).Text("sessionId")
+	second := f.Call(http.MethodPost, path, key, charge(order)).Text("sessionId")
+	f.Call(http.MethodPost, path, key, charge("another"))
+	f.settle(first, storetest.Paid("bank-1"))
 
-	got := other.call(http.MethodGet, byOrder(order), key, "").want(t, http.StatusOK)
+	got := f.Call(http.MethodGet, byOrder(order), key, "").Want(t, http.StatusOK)
 	want := map[string]any{"more": false, "sessions": []any{
-		other.call(http.MethodGet, sessions+"/"+second, key, "").body, other.call(http.MethodGet, sessions+"/"+first, key, "").body,
+		f.Call(http.MethodGet, path+"/"+second, key, "").Body, f.Call(http.MethodGet, path+"/"+first, key, "").Body,
 	}}
-	if diff := cmp.Diff(want, got.body); diff != "" {
+	if diff := cmp.Diff(want, got.Body); diff != "" {
 		t.Errorf("the newest first, each as it is read (-want +got):\n%s", diff)
 	}
 	for name, foreign := range map[string]string{"of another merchant": stranger, "of test mode": test} {
-		if diff := cmp.Diff(empty, r.call(http.MethodGet, byOrder(order), foreign, "").want(t, http.StatusOK).body); diff != "" {
+		if diff := cmp.Diff(empty, f.Call(http.MethodGet, byOrder(order), foreign, "").Want(t, http.StatusOK).Body); diff != "" {
 			t.Errorf("with a key %s (-want +got):\n%s", name, diff)
 		}
 	}
 	for range 19 {
-		r.call(http.MethodPost, sessions, key, charge(order)).want(t, http.StatusCreated)
+		f.Call(http.MethodPost, path, key, charge(order)).Want(t, http.StatusCreated)
 	}
-	got = other.call(http.MethodGet, byOrder(order), key, "").want(t, http.StatusOK)
-	if ids := got.listed(); len(ids) != 20 || ids[19] != second || got.body["more"] != true {
-		t.Errorf("of 21 sessions %d are listed, and more: %v", len(ids), got.body["more"])
+	got = f.Call(http.MethodGet, byOrder(order), key, "").Want(t, http.StatusOK)
+	if ids := listed(got); len(ids) != 20 || ids[19] != second || got.Body["more"] != true {
+		t.Errorf("of 21 sessions %d are listed, and more: %v", len(ids), got.Body["more"])
 	}
 }
 
 // ended pages through a list, and returns the ids of all pages.
-func (r *replica) allEnded(key, query string) (ids []string) {
-	r.t.Helper()
-	path, cursor := sessions+"?"+query, ""
+func (f *fixture) allEnded(key, query string) (ids []string) {
+	f.t.Helper()
+	list, cursor := path+"?"+query, ""
 	for range 1000 {
-		got := r.call(http.MethodGet, path+cursor, key, "").want(r.t, http.StatusOK)
-		ids = append(ids, got.listed()...)
-		if got.text("cursor") == "" {
+		got := f.Call(http.MethodGet, list+cursor, key, "").Want(f.t, http.StatusOK)
+		ids = append(ids, listed(got)...)
+		if got.Text("cursor") == "" {
 			return ids
 		}
-		cursor = "&cursor=" + got.text("cursor")
+		cursor = "&cursor=" + got.Text("cursor")
 	}
-	r.t.Fatal("the list does not end")
+	f.t.Fatal("the list does not end")
 	return nil
 }
 
 // endSessions creates sessions and ends each as its status says.
-func (r *replica) endSessions(key, rail string, statuses ...string) (ids []string) {
-	r.t.Helper()
+func (f *fixture) endSessions(key string, statuses ...string) (ids []string) {
+	f.t.Helper()
 	for _, status := range statuses {
-		id := r.call(http.MethodPost, sessions, key, charge("1001")).want(r.t, http.StatusCreated).text("sessionId")
+		id := f.Call(http.MethodPost, path, key, charge("1001")).Want(f.t, http.StatusCreated).Text("sessionId")
 		switch status {
 		case "COMPLETED":
-			r.report(id, rail, paid(1250)).want(r.t, http.StatusOK)
+			f.settle(id, storetest.Paid("bank-1"))
 		case "FAILED":
-			r.report(id, rail, failure(1250)).want(r.t, http.StatusOK)
+			f.settle(id, storetest.Failed("bank-1"))
 		default:
-			r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "").want(r.t, http.StatusOK)
+			f.Call(http.MethodPost, path+"/"+id+"/cancel", key, "").Want(f.t, http.StatusOK)
 		}
 		ids = append(ids, id)
 	}
@@ -102,14 +103,13 @@ func (r *replica) endSessions(key, rail string, statuses ...string) (ids []strin
 
 func TestListEnded(t *testing.T) {
 	f := newFixture(t)
-	acme := f.merchant("acme")
-	key, stranger, rail := f.key("till", acme), f.key("stranger", f.merchant("books")), f.rail("bank")
-	test := f.testKey("test", acme)
-	r, other := f.start(), f.start()
-	r.call(http.MethodPost, sessions, key, charge("pending")).want(t, http.StatusCreated)
-	ended := r.endSessions(key, rail, "COMPLETED", "FAILED", "CANCELLED", "COMPLETED", "CANCELLED")
-	tested := r.endSessions(test, rail, "CANCELLED")
-	r.report(ended[0], rail, report("bank-2", "COMPLETED", 1250)) // a refused payment is no end
+	acme := f.Merchant("acme")
+	key, stranger := f.Key("till", acme), f.Key("stranger", f.Merchant("books"))
+	test := f.TestKey("test", acme)
+	f.Call(http.MethodPost, path, key, charge("pending")).Want(t, http.StatusCreated)
+	ended := f.endSessions(key, "COMPLETED", "FAILED", "CANCELLED", "COMPLETED", "CANCELLED")
+	tested := f.endSessions(test, "CANCELLED")
+	f.settle(ended[0], storetest.Paid("bank-2")) // a refused payment is no end
 	slices.Reverse(ended)
 
 	now := time.Now()
@@ -132,34 +132,33 @@ func TestListEnded(t *testing.T) {
 		"of test mode":        {test, period, tested},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := other.allEnded(test.key, test.query); !slices.Equal(got, test.want) {
+			if got := f.allEnded(test.key, test.query); !slices.Equal(got, test.want) {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
 	}
-	got := r.call(http.MethodGet, sessions+"?"+period, key, "").want(t, http.StatusOK)
-	for i, one := range got.body["sessions"].([]any) {
-		sess := r.call(http.MethodGet, sessions+"/"+ended[i], key, "").body
+	got := f.Call(http.MethodGet, path+"?"+period, key, "").Want(t, http.StatusOK)
+	for i, one := range got.Body["sessions"].([]any) {
+		sess := f.Call(http.MethodGet, path+"/"+ended[i], key, "").Body
 		delete(sess, "payments") // what went back later is not in the list, which is of ends
 		if diff := cmp.Diff(sess, one); diff != "" {
 			t.Errorf("%s is listed otherwise than it is read (-want +got):\n%s", ended[i], diff)
 		}
 	}
-	if got.body["completeFrom"] != nil {
-		t.Errorf("of the last hour: %s", got.raw)
+	if got.Body["completeFrom"] != nil {
+		t.Errorf("of the last hour: %s", got.Raw)
 	}
-	old := r.call(http.MethodGet, sessions+"?endedFrom=1", key, "").want(t, http.StatusOK)
-	if since, _ := old.body["completeFrom"].(float64); time.Since(time.UnixMilli(int64(since))).Round(time.Hour) != 7*24*time.Hour {
-		t.Errorf("the response does not say what is no longer kept: %s", old.raw)
+	old := f.Call(http.MethodGet, path+"?endedFrom=1", key, "").Want(t, http.StatusOK)
+	if since, _ := old.Body["completeFrom"].(float64); time.Since(time.UnixMilli(int64(since))).Round(time.Hour) != 7*24*time.Hour {
+		t.Errorf("the response does not say what is no longer kept: %s", old.Raw)
 	}
 }
 
 // The day of a till that goes on selling: what ends while it is read is on no later page, and nothing is missing or there twice.
 func TestListEnded_StableWhileSalesComeIn(t *testing.T) {
 	f := newFixture(t)
-	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
-	r := f.start()
-	before := r.endSessions(key, rail, slices.Repeat([]string{"CANCELLED", "COMPLETED"}, 10)...)
+	key := f.Key("till", f.Merchant("acme"))
+	before := f.endSessions(key, slices.Repeat([]string{"CANCELLED", "COMPLETED"}, 10)...)
 	slices.Reverse(before)
 	selling, stop := sync.WaitGroup{}, make(chan struct{})
 	selling.Go(func() {
@@ -168,11 +167,11 @@ func TestListEnded_StableWhileSalesComeIn(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				r.endSessions(key, rail, "CANCELLED")
+				f.endSessions(key, "CANCELLED")
 			}
 		}
 	})
-	got := r.allEnded(key, "endedFrom="+strconv.FormatInt(time.Now().Add(-time.Hour).UnixMilli(), 10)+"&limit=3")
+	got := f.allEnded(key, "endedFrom="+strconv.FormatInt(time.Now().Add(-time.Hour).UnixMilli(), 10)+"&limit=3")
 	close(stop)
 	selling.Wait()
 	if len(got) < len(before) || !slices.Equal(got[len(got)-len(before):], before) {
@@ -185,12 +184,11 @@ func TestListEnded_StableWhileSalesComeIn(t *testing.T) {
 
 func TestList_BadParameters(t *testing.T) {
 	f := newFixture(t)
-	acme := f.merchant("acme")
-	key, rail := f.key("till", acme), f.rail("bank")
-	stranger := f.key("stranger", f.merchant("books"))
-	r := f.start()
-	r.endSessions(stranger, rail, "CANCELLED", "CANCELLED")
-	foreign := r.call(http.MethodGet, sessions+"?endedFrom=1&limit=1", stranger, "").want(t, http.StatusOK).text("cursor")
+	acme := f.Merchant("acme")
+	key := f.Key("till", acme)
+	stranger := f.Key("stranger", f.Merchant("books"))
+	f.endSessions(stranger, "CANCELLED", "CANCELLED")
+	foreign := f.Call(http.MethodGet, path+"?endedFrom=1&limit=1", stranger, "").Want(t, http.StatusOK).Text("cursor")
 	const (
 		timestamp = " must be a Unix timestamp in milliseconds"
 		cursor    = "cursor must be one that an earlier page of this list returned"
@@ -237,11 +235,11 @@ func TestList_BadParameters(t *testing.T) {
 		"endedFrom=%zz":                 "the query is malformed: write each parameter as name=value, percent-encoded",
 		"endedFrom=1;limit=2":           "the query is malformed: write each parameter as name=value, percent-encoded",
 	} {
-		got := r.call(http.MethodGet, sessions+"?"+query, key, "")
-		got.wantError(t, http.StatusBadRequest, want)
-		if got.header.Get("Error-Code") != "invalid_request" || got.header.Get("RateLimit") == "" {
-			t.Errorf("%s: %v", query, got.header)
+		got := f.Call(http.MethodGet, path+"?"+query, key, "")
+		got.WantError(t, http.StatusBadRequest, want)
+		if got.Header.Get("Error-Code") != "invalid_request" || got.Header.Get("RateLimit") == "" {
+			t.Errorf("%s: %v", query, got.Header)
 		}
 	}
-	r.call(http.MethodGet, sessions+"?nothing", "", "").want(t, http.StatusUnauthorized)
+	f.Call(http.MethodGet, path+"?nothing", "", "").Want(t, http.StatusUnauthorized)
 }
