@@ -18,18 +18,18 @@ import (
 func TestAttempt_RepeatsTheSameBytes(t *testing.T) {
 	f := newFixture(t)
 	answers := []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusOK}
-	shop := newReceiver(t, func(before int, _ *http.Request) int { return answers[min(before, 2)] })
+	shop := dispatchertest.NewReceiver(t, func(before int, _ *http.Request) int { return answers[min(before, 2)] })
 	acme := f.EndpointAt(shop.URL, 7)
 	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	stop := start(t, d)
-	seen := shop.await(t, 3)
+	seen := shop.Await(t, 3)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if len(shop.ids()) != 3 {
-		t.Errorf("%d attempts, want 3", len(shop.ids()))
+	if len(shop.IDs()) != 3 {
+		t.Errorf("%d attempts, want 3", len(shop.IDs()))
 	}
 	if len(seen) != 1 || seen[0].ID != id || seen[0].Attempts != 3 || !seen[0].Verified {
 		t.Errorf("the attempts were %+v, want three of %s with the same bytes", seen, id)
@@ -48,12 +48,12 @@ func TestAttempt_RepeatsTheSameBytes(t *testing.T) {
 func TestAttempt_FormerURLGone(t *testing.T) {
 	f := newFixture(t)
 	asked, changed := make(chan struct{}), make(chan struct{})
-	former := newReceiver(t, func(int, *http.Request) int {
+	former := dispatchertest.NewReceiver(t, func(int, *http.Request) int {
 		close(asked)
 		<-changed
 		return http.StatusGone
 	})
-	present := newReceiver(t, always(http.StatusOK))
+	present := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(former.URL, 7)
 	f.Event(t, acme.MerchantID)
 	stop := start(t, f.dispatcher(t))
@@ -62,10 +62,10 @@ func TestAttempt_FormerURLGone(t *testing.T) {
 	moved.URL = present.URL
 	f.Index.Put(moved)
 	close(changed)
-	present.await(t, 1)
+	present.Await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	f.Event(t, acme.MerchantID)
-	present.await(t, 2)
+	present.Await(t, 2)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -78,7 +78,7 @@ func TestAttempt_FormerURLGone(t *testing.T) {
 func TestAttempt_FormerURLGoneWithALateWatch(t *testing.T) {
 	f := newFixture(t)
 	var acme, moved endpoints.Endpoint
-	former := newReceiver(t, func(before int, r *http.Request) int {
+	former := dispatchertest.NewReceiver(t, func(before int, r *http.Request) int {
 		if before == 0 {
 			return http.StatusOK
 		}
@@ -87,7 +87,7 @@ func TestAttempt_FormerURLGoneWithALateWatch(t *testing.T) {
 		}
 		return http.StatusGone
 	})
-	present := newReceiver(t, always(http.StatusOK))
+	present := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme = f.EndpointAt(former.URL, 7)
 	moved = acme
 	moved.URL, moved.Target, acme.Generation, moved.Generation = present.URL, "moved", 1, 2
@@ -95,7 +95,7 @@ func TestAttempt_FormerURLGoneWithALateWatch(t *testing.T) {
 	d := f.dispatcher(t)
 	stop := start(t, d)
 	f.Event(t, acme.MerchantID)
-	former.await(t, 1)
+	former.Await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	id := f.Event(t, acme.MerchantID)
 	dispatchertest.Eventually(t, "the event is left to others", func() bool {
@@ -105,14 +105,14 @@ func TestAttempt_FormerURLGoneWithALateWatch(t *testing.T) {
 		t.Errorf("the endpoint is %+v", state)
 	}
 	f.Index.Put(moved) // the watch has caught up
-	if seen := present.await(t, 1); seen[0].ID != id {
+	if seen := present.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if n := len(former.ids()); n != 2 {
+	if n := len(former.IDs()); n != 2 {
 		t.Errorf("%d attempts at the former URL, want 2", n)
 	}
 	if letters := f.DeadLetters(t); len(letters) != 0 {
@@ -123,13 +123,13 @@ func TestAttempt_FormerURLGoneWithALateWatch(t *testing.T) {
 // An event that fails for the whole schedule is a dead letter.
 func TestAttempt_DeadLetterAfterTheSchedule(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusInternalServerError))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusInternalServerError))
 	acme := f.EndpointAt(shop.URL, 7)
 	id := f.Event(t, acme.MerchantID)
 	stop := start(t, f.dispatcher(t))
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	_ = stop()
-	if n := len(shop.ids()); n != 4 { // as many as the schedule has entries
+	if n := len(shop.IDs()); n != 4 { // as many as the schedule has entries
 		t.Errorf("%d attempts, want 4", n)
 	}
 	letters := f.DeadLetters(t)
@@ -141,7 +141,7 @@ func TestAttempt_DeadLetterAfterTheSchedule(t *testing.T) {
 // All of it is in the same bucket, and the events of the dead one are all due first.
 func TestAttempt_HangingEndpointDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
-	dead, alive := newReceiver(t, hanging), newReceiver(t, always(http.StatusOK))
+	dead, alive := dispatchertest.NewReceiver(t, dispatchertest.Hanging), dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	silent, acme := f.EndpointAt(dead.URL, 7), f.EndpointAt(alive.URL, 7)
 	const many = 3 * leaseBatch
 	for range many {
@@ -150,11 +150,11 @@ func TestAttempt_HangingEndpointDelaysNoOther(t *testing.T) {
 	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t, func(o *Options) { o.ShutdownTimeout = time.Millisecond })
 	start(t, d)
-	if seen := alive.await(t, 1); seen[0].ID != id {
+	if seen := alive.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	// None of the silent one's attempts has ended: its timeout is far longer than this test.
-	if n := len(dead.ids()); n > d.options.Concurrency {
+	if n := len(dead.IDs()); n > d.options.Concurrency {
 		t.Errorf("%d attempts at once, at most %d are allowed", n, d.options.Concurrency)
 	}
 	if got := testutil.ToFloat64(d.metrics.attempts.WithLabelValues("timeout")); got != 0 {
@@ -166,12 +166,12 @@ func TestAttempt_HangingEndpointDelaysNoOther(t *testing.T) {
 func TestAttempt_LostLeaseChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
-	shop := newReceiver(t, after(answer, http.StatusInternalServerError))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.After(answer, http.StatusInternalServerError))
 	acme := f.EndpointAt(shop.URL, 7)
 	id := f.Event(t, acme.MerchantID)
 	d := f.dispatcher(t)
 	stop := start(t, d)
-	shop.await(t, 1)
+	shop.Await(t, 1)
 	f.takeOver(t, id, acme.MerchantID)
 	close(answer)
 	dispatchertest.Eventually(t, "the attempt ends", func() bool { return testutil.ToFloat64(d.metrics.leasesLost) == 1 })
@@ -196,13 +196,13 @@ func (f testFixture) takeOver(t *testing.T, id, merchantID string) {
 // Receivers refuse a timestamp that is minutes off, so it is of Redis, not of this machine's clock.
 func TestAttempt_ClockAhead(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	d := f.dispatcher(t)
 	d.now = func() time.Time { return time.Now().Add(time.Hour) }
 	start(t, d)
 	f.Event(t, acme.MerchantID)
-	if seen := shop.await(t, 1); !seen[0].Verified {
+	if seen := shop.Await(t, 1); !seen[0].Verified {
 		t.Errorf("the receiver refused %+v", seen[0])
 	}
 }
@@ -211,7 +211,7 @@ func TestAttempt_ClockAhead(t *testing.T) {
 func TestAttempt_GoneDisables(t *testing.T) {
 	f := newFixture(t)
 	answer := http.StatusGone
-	shop := newReceiver(t, func(before int, _ *http.Request) int {
+	shop := dispatchertest.NewReceiver(t, func(before int, _ *http.Request) int {
 		if before == 0 {
 			return answer
 		}
@@ -224,7 +224,7 @@ func TestAttempt_GoneDisables(t *testing.T) {
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	second := f.Event(t, acme.MerchantID)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
-	if n := len(shop.ids()); n != 1 {
+	if n := len(shop.IDs()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 	reasons := map[string]string{}
@@ -242,7 +242,7 @@ func TestAttempt_GoneDisables(t *testing.T) {
 	f.Moved(acme, "resumed")
 	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged")
 	third := f.Event(t, acme.MerchantID)
-	if seen := shop.await(t, 2); seen[1].ID != third {
+	if seen := shop.Await(t, 2); seen[1].ID != third {
 		t.Errorf("saw %s, want %s", seen[1].ID, third)
 	}
 	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged", "Healthy")
@@ -250,13 +250,13 @@ func TestAttempt_GoneDisables(t *testing.T) {
 	if sent, err := f.Outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{first, second}}); err != nil || sent.Sent != 2 {
 		t.Fatalf("sent %+v again: %v", sent, err)
 	}
-	shop.await(t, 4)
+	shop.Await(t, 4)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 }
 
 func TestAttempt_FailingLimitDisables(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusInternalServerError))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusInternalServerError))
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Event(t, acme.MerchantID)
 	start(t, f.dispatcher(t, func(o *Options) {
@@ -265,7 +265,7 @@ func TestAttempt_FailingLimitDisables(t *testing.T) {
 	}))
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	dispatchertest.Eventually(t, "it is reported", func() bool { return slices.Contains(f.reports.Reasons(), "EndpointDisabled") })
-	if n := len(shop.ids()); n != 2 { // the second was more than the limit after the first
+	if n := len(shop.IDs()); n != 2 { // the second was more than the limit after the first
 		t.Errorf("%d attempts, want 2", n)
 	}
 }

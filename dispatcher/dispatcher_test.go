@@ -29,14 +29,14 @@ import (
 func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
-	shop := newReceiver(t, after(answer, http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.After(answer, http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	for range 3 {
 		f.Event(t, acme.MerchantID)
 	}
 	d := f.dispatcher(t, func(o *Options) { o.Concurrency = 1 })
 	stop := start(t, d)
-	started := shop.await(t, 1)[0].ID
+	started := shop.Await(t, 1)[0].ID
 	dispatchertest.Eventually(t, "the others wait here", func() bool { return f.leased(t, 3) })
 
 	stopped := make(chan error, 1)
@@ -66,7 +66,7 @@ func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 		t.Error(err)
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 2})
-	if n := len(shop.ids()); n != 1 {
+	if n := len(shop.IDs()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 }
@@ -85,11 +85,11 @@ func (f testFixture) leased(t *testing.T, want int) bool {
 
 func TestShutdown_AbortsAfterTheTimeout(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, hanging)
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Hanging)
 	acme := f.EndpointAt(shop.URL, 7)
 	id := f.Event(t, acme.MerchantID)
 	stop := start(t, f.dispatcher(t, func(o *Options) { o.ShutdownTimeout = 10 * time.Millisecond }))
-	shop.await(t, 1)
+	shop.Await(t, 1)
 	if err := stop(); !errors.Is(err, errAborted) {
 		t.Errorf("stopped with %v, want errAborted", err)
 	}
@@ -109,7 +109,7 @@ func TestShutdown_Idle(t *testing.T) {
 
 func TestDispatcher_RedisRestarts(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t))
 	f.Server.Stop()
@@ -118,14 +118,14 @@ func TestDispatcher_RedisRestarts(t *testing.T) {
 	storetest.UserURL(t, f.Server) // a restart has lost the user
 	dispatchertest.Eventually(t, "Redis answers again", func() bool { return f.Client.Check(t.Context()) == nil })
 	id := f.Event(t, acme.MerchantID)
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
 
 func TestDispatcher_TwoSeeARotation(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	key := published.KeyRecord{
 		KeyID: "abcdefgh2345", MerchantID: acme.MerchantID, Generation: 3,
@@ -138,11 +138,11 @@ func TestDispatcher_TwoSeeARotation(t *testing.T) {
 		d.rotations.add(key, acme.MerchantName)
 		dispatchertest.Eventually(t, "it is recorded", func() bool { return len(d.rotations.list()) == 0 })
 	}
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s", seen[0].ID)
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if n := len(shop.ids()); n != 1 {
+	if n := len(shop.IDs()); n != 1 {
 		t.Errorf("sent %d times", n)
 	}
 }
@@ -150,7 +150,7 @@ func TestDispatcher_TwoSeeARotation(t *testing.T) {
 // A key is rotated again before Redis has taken the first rotation.
 func TestDispatcher_RotationsOfAKeyWait(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	d := f.dispatcher(t)
 	began := time.Now().Add(-time.Minute)
@@ -171,7 +171,7 @@ func TestDispatcher_RotationsOfAKeyWait(t *testing.T) {
 	start(t, d)
 	dispatchertest.Eventually(t, "they are recorded", func() bool { return len(d.rotations.list()) == 0 })
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	got := shop.ids()
+	got := shop.IDs()
 	slices.Sort(got)
 	want = slices.Sorted(slices.Values(want[1:])) // the oldest is lost
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -190,7 +190,7 @@ func jumpyTime() time.Time {
 // delivers nothing too early and makes no dead letter of an event that has attempts left.
 func TestDispatcher_ClockJumps(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, func(before int, _ *http.Request) int {
+	shop := dispatchertest.NewReceiver(t, func(before int, _ *http.Request) int {
 		if before%4 == 0 {
 			return http.StatusServiceUnavailable
 		}
@@ -208,7 +208,7 @@ func TestDispatcher_ClockJumps(t *testing.T) {
 	d.now = jumpyTime
 	stop := start(t, d)
 	dispatchertest.Eventually(t, "every event has arrived", func() bool {
-		for _, id := range shop.ids() {
+		for _, id := range shop.IDs() {
 			delete(missing, id)
 		}
 		return len(missing) == 0
@@ -224,7 +224,7 @@ func TestDispatcher_TwoShareTheWork(t *testing.T) {
 	// Each dispatcher makes one attempt at a time, and none is answered before there are two.
 	arrived := make(chan struct{}, 10_000)
 	both := make(chan struct{})
-	shop := newReceiver(t, func(before int, r *http.Request) int {
+	shop := dispatchertest.NewReceiver(t, func(before int, r *http.Request) int {
 		arrived <- struct{}{}
 		if before > 1 {
 			return http.StatusOK
@@ -249,7 +249,7 @@ func TestDispatcher_TwoShareTheWork(t *testing.T) {
 	})
 	close(both)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	got := shop.ids()
+	got := shop.IDs()
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -260,7 +260,7 @@ func TestDispatcher_TwoShareTheWork(t *testing.T) {
 // It never says that it is gone, as when it was killed in mid-delivery.
 func TestDispatcher_TakesOverFromAKilledOne(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	want := []string{f.Event(t, acme.MerchantID), f.Event(t, acme.MerchantID)}
 	vanished, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{HolderIdentity: "vanished", For: 500 * time.Millisecond, Limit: 10})
@@ -269,7 +269,7 @@ func TestDispatcher_TakesOverFromAKilledOne(t *testing.T) {
 	}
 	start(t, f.dispatcher(t))
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	got := shop.ids()
+	got := shop.IDs()
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -292,12 +292,12 @@ func (f testFixture) testSession(t *testing.T, merchantID string, amountCents in
 // A session of test mode acts and its event arrives, marked as a test, while everything that is counted or reported stays as it was.
 func TestTestMode_Delivered(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusNoContent))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusNoContent))
 	acme := f.EndpointAt(shop.URL, 7)
 	created := f.testSession(t, acme.MerchantID, session.TestAmountCompletes)
 	d := f.dispatcher(t)
 	stop := start(t, d)
-	seen := shop.await(t, 1)
+	seen := shop.Await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	dispatchertest.Must(t, stop())
 	if body := seen[0].Body; seen[0].ID != dispatchertest.EndedEvent(created.ID) || !seen[0].Verified ||
@@ -313,16 +313,16 @@ func TestTestMode_Delivered(t *testing.T) {
 // An endpoint that refuses tests is not disabled, and gives nobody a dead letter to care for.
 func TestTestMode_EndpointFails(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusGone))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusGone))
 	acme := f.EndpointAt(shop.URL, 7)
-	failing := newReceiver(t, always(http.StatusInternalServerError))
+	failing := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusInternalServerError))
 	globex := f.EndpointAt(failing.URL, 7)
 	f.testSession(t, acme.MerchantID, session.TestAmountFails)
 	f.testSession(t, globex.MerchantID, session.TestAmountFails)
 	d := f.dispatcher(t)
 	stop := start(t, d)
-	failing.await(t, 4) // as many as the schedule has entries
-	shop.await(t, 1)
+	failing.Await(t, 4) // as many as the schedule has entries
+	shop.Await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	dispatchertest.Must(t, stop())
 	if got := testutil.ToFloat64(d.metrics.testEvents.WithLabelValues(outcomeDead)); got != 2 {
@@ -334,16 +334,16 @@ func TestTestMode_EndpointFails(t *testing.T) {
 // The event of a test session is sent to a disabled endpoint, and that of a live one is not.
 func TestTestMode_DisabledEndpoint(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Disable(t, acme)
 	live := f.Event(t, acme.MerchantID)
 	tested := f.testSession(t, acme.MerchantID, session.TestAmountCompletes)
 	stop := start(t, f.dispatcher(t))
-	shop.await(t, 1)
+	shop.Await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2}) // the one the endpoint was disabled with, and the live one
 	dispatchertest.Must(t, stop())
-	if got, want := shop.ids(), []string{dispatchertest.EndedEvent(tested.ID)}; !slices.Equal(got, want) {
+	if got, want := shop.IDs(), []string{dispatchertest.EndedEvent(tested.ID)}; !slices.Equal(got, want) {
 		t.Errorf("the endpoint got %v, want %v", got, want)
 	}
 	if !slices.ContainsFunc(f.DeadLetters(t), func(letter outbox.DeadLetter) bool { return letter.Event.ID == live }) {
@@ -359,7 +359,7 @@ func TestTestMode_WebhookTestIsTriedOnce(t *testing.T) {
 	f := newFixture(t)
 	var answers atomic.Int32
 	answers.Store(http.StatusInternalServerError)
-	shop := newReceiver(t, func(int, *http.Request) int { return int(answers.Load()) })
+	shop := dispatchertest.NewReceiver(t, func(int, *http.Request) int { return int(answers.Load()) })
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Disable(t, acme)
 	before, client := f.state(t, acme.MerchantID), f.Redis(t)
@@ -385,7 +385,7 @@ func TestTestMode_WebhookTestIsTriedOnce(t *testing.T) {
 		if test.Reason != want.Reason || test.Answer != want.Answer || test.Target != "target of "+shop.URL {
 			t.Errorf("the answer is %+v, want %+v", test, want)
 		}
-		if seen := shop.await(t, attempts+1); seen[attempts].ID != event.ID || !strings.HasPrefix(seen[attempts].Body, `{"type":"webhook.test","livemode":false,`) || !seen[attempts].Verified {
+		if seen := shop.Await(t, attempts+1); seen[attempts].ID != event.ID || !strings.HasPrefix(seen[attempts].Body, `{"type":"webhook.test","livemode":false,`) || !seen[attempts].Verified {
 			t.Errorf("the endpoint saw %+v", seen[attempts])
 		}
 		f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1}) // the one the endpoint was disabled with
@@ -394,7 +394,7 @@ func TestTestMode_WebhookTestIsTriedOnce(t *testing.T) {
 	if after := f.state(t, acme.MerchantID); after.DisabledAt != before.DisabledAt || after.LastFailure != before.LastFailure || after.LastDelivery != before.LastDelivery {
 		t.Errorf("the endpoint was %+v and is %+v", before, after)
 	}
-	if n := len(shop.ids()); n != 3 {
+	if n := len(shop.IDs()); n != 3 {
 		t.Errorf("%d attempts for 3 test events", n)
 	}
 }
@@ -437,7 +437,7 @@ func (f testFixture) wantNothingLive(t *testing.T, d *testDispatcher, merchantID
 // Events of a disabled endpoint are not tried. They are delivered once somebody sends them again and resumes the endpoint.
 func TestDisabledEndpoint_ResendDeadLetters(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, func(before int, _ *http.Request) int {
+	shop := dispatchertest.NewReceiver(t, func(before int, _ *http.Request) int {
 		if before == 0 {
 			return http.StatusGone
 		}
@@ -465,6 +465,6 @@ func TestDisabledEndpoint_ResendDeadLetters(t *testing.T) {
 	if err != nil || resent.Sent != 2 {
 		t.Fatalf("sent %+v again: %v", resent, err)
 	}
-	shop.await(t, 3)
+	shop.Await(t, 3)
 	f.reports.AwaitLast(t, "Healthy")
 }

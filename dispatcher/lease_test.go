@@ -24,7 +24,7 @@ import (
 
 func TestLease_DropsUnsubscribed(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
 	f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
 	gone := dispatchertest.NewMerchantID(7)
@@ -33,7 +33,7 @@ func TestLease_DropsUnsubscribed(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if n := len(shop.ids()); n != 0 {
+	if n := len(shop.IDs()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
 	for _, kind := range []string{"session.created", "session.cancelled"} {
@@ -46,7 +46,7 @@ func TestLease_DropsUnsubscribed(t *testing.T) {
 // A dispatcher whose watch is frozen does not know who subscribes by now: it sends, and drops nothing.
 func TestLease_FrozenWatch(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
 	unsubscribed := f.EndpointAt("", 7)
 	gone := endpoints.Endpoint{MerchantID: dispatchertest.NewMerchantID(7), State: endpoints.Withdrawn}
@@ -61,7 +61,7 @@ func TestLease_FrozenWatch(t *testing.T) {
 	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
 	dispatchertest.Eventually(t, "all are deferred", func() bool { return deferrals() >= 3 })
 	wanted := f.Event(t, acme.MerchantID)
-	if seen := shop.await(t, 1); seen[0].ID != wanted {
+	if seen := shop.Await(t, 1); seen[0].ID != wanted {
 		t.Errorf("saw %s, want %s", seen[0].ID, wanted)
 	}
 	for _, kind := range []string{"session.created", "session.cancelled"} {
@@ -71,7 +71,7 @@ func TestLease_FrozenWatch(t *testing.T) {
 	}
 	f.Index.SetAge(0)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if n := len(shop.ids()); n != 1 {
+	if n := len(shop.IDs()); n != 1 {
 		t.Errorf("%d attempts", n)
 	}
 }
@@ -79,7 +79,7 @@ func TestLease_FrozenWatch(t *testing.T) {
 // It does not know either to which target others send by now: a disabled one stays disabled.
 func TestLease_FrozenWatchResumesNothing(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Disable(t, acme)
 	f.Moved(acme, "former")
@@ -89,11 +89,11 @@ func TestLease_FrozenWatchResumesNothing(t *testing.T) {
 	start(t, d)
 	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
 	dispatchertest.Eventually(t, "it is deferred", func() bool { return deferrals() >= 1 })
-	if state := f.State(t, acme); !state.Disabled() || state.Target != acme.Target || len(shop.ids()) > 0 {
-		t.Errorf("the endpoint is %+v after %d attempts", state, len(shop.ids()))
+	if state := f.State(t, acme); !state.Disabled() || state.Target != acme.Target || len(shop.IDs()) > 0 {
+		t.Errorf("the endpoint is %+v after %d attempts", state, len(shop.IDs()))
 	}
 	f.Index.SetAge(0)
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
@@ -101,7 +101,7 @@ func TestLease_FrozenWatchResumesNothing(t *testing.T) {
 // It does not know either whether the endpoint that it knows as disabled is still the merchant's: its events wait instead of becoming dead letters.
 func TestLease_FrozenWatchMakesNoDeadLetters(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Disable(t, acme)
 	f.Index.SetAge(endpoints.MaxAge + time.Second)
@@ -125,7 +125,7 @@ func (f testFixture) setOld(t *testing.T, id string) {
 // What was published of a merchant may be lost, however old the event is and whatever the watches have heard since.
 func TestLease_UnknownMerchant(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	stranger := dispatchertest.NewMerchantID(7)
 	id := f.Event(t, stranger)
@@ -136,7 +136,7 @@ func TestLease_UnknownMerchant(t *testing.T) {
 	dispatchertest.Eventually(t, "the merchant is logged", func() bool { return strings.Contains(f.Log.String(), stranger) })
 	acme.MerchantID = stranger
 	f.Index.Put(acme)
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
@@ -144,7 +144,7 @@ func TestLease_UnknownMerchant(t *testing.T) {
 // However old the event is, and however much the index knows.
 func TestLease_UndecodableMerchant(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Index.Put(endpoints.Endpoint{MerchantID: acme.MerchantID, State: endpoints.Undecodable})
 	id := f.Event(t, acme.MerchantID)
@@ -153,7 +153,7 @@ func TestLease_UndecodableMerchant(t *testing.T) {
 	start(t, d)
 	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
 	f.Index.Put(acme)
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
@@ -161,7 +161,7 @@ func TestLease_UndecodableMerchant(t *testing.T) {
 // A webhook that is removed for a short time loses nothing.
 func TestLease_RemovedWebhook(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	removed := acme
 	removed.URL, removed.Target, removed.RemovedAt = "", "", time.Now()
@@ -171,7 +171,7 @@ func TestLease_RemovedWebhook(t *testing.T) {
 	start(t, d)
 	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
 	f.Index.Put(acme)
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
@@ -201,7 +201,7 @@ func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
 // In a rolling upgrade newer events are left to newer dispatchers.
 func TestLease_UnknownKind(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	id := f.Event(t, acme.MerchantID)
 	record := storetest.BucketTag(7) + "event:" + id
@@ -210,12 +210,12 @@ func TestLease_UnknownKind(t *testing.T) {
 	start(t, d)
 	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
-	if n := len(shop.ids()); n != 0 {
+	if n := len(shop.IDs()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
 	storetest.ChangeEvent(t, f.Redis(t), record, storetest.EventKind, "session.cancelled") // as if the dispatcher were newer
 	f.MakeDue(t, 7, id)
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 }
@@ -235,7 +235,7 @@ func TestLease_ExpiredEvent(t *testing.T) {
 
 func TestLease_NoSigningSecret(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	signed := acme
 	acme.Secrets = nil
@@ -244,11 +244,11 @@ func TestLease_NoSigningSecret(t *testing.T) {
 	d := f.dispatcher(t)
 	start(t, d)
 	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
-	if n := len(shop.ids()); n != 0 {
+	if n := len(shop.IDs()); n != 0 {
 		t.Errorf("%d attempts without a signature", n)
 	}
 	f.Index.Put(signed)
-	if seen := shop.await(t, 1); seen[0].ID != id || !seen[0].Verified {
+	if seen := shop.Await(t, 1); seen[0].ID != id || !seen[0].Verified {
 		t.Errorf("saw %+v, want %s", seen[0], id)
 	}
 }
@@ -379,7 +379,7 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 // One unreadable field of an endpoint's state makes no dead letter of its events. They are delivered once the state is repaired.
 func TestLease_UnreadableEndpoint(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	const events = 5
 	for range events {
@@ -394,7 +394,7 @@ func TestLease_UnreadableEndpoint(t *testing.T) {
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: events})
 	f.Moved(acme, "resumed")
 	f.Event(t, acme.MerchantID)
-	shop.await(t, 1)
+	shop.Await(t, 1)
 }
 
 // None of a merchant's 100,000 events can be sent, for a reason that is the merchant's. A few of them are looked at now and then, however
@@ -463,7 +463,7 @@ func TestWaitingAccounts(t *testing.T) {
 // It must not become a dead letter because nobody has looked after disabled endpoints in between.
 func TestLease_ResumedEndpoint(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Disable(t, acme)
 	f.Moved(acme, "resumed")
@@ -472,7 +472,7 @@ func TestLease_ResumedEndpoint(t *testing.T) {
 	if _, err := d.deliver(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	d.queues.Close(t.Context())

@@ -67,7 +67,7 @@ func TestPoll_NothingDue(t *testing.T) {
 // A Redis at maxmemory is emptied: what waits is delivered, and what a dead endpoint does not take becomes a dead letter.
 func TestPoll_FullRedis(t *testing.T) {
 	f := newFixture(t)
-	healthy, dead := newReceiver(t, always(http.StatusOK)), newReceiver(t, always(http.StatusBadGateway))
+	healthy, dead := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK)), dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusBadGateway))
 	acme, corner := f.EndpointAt(healthy.URL, 7), f.EndpointAt(dead.URL, 7)
 	// All attempts together are fewer than open the breaker of the dead endpoint.
 	schedule := Schedule{0, time.Millisecond}
@@ -81,7 +81,7 @@ func TestPoll_FullRedis(t *testing.T) {
 	}
 	dispatchertest.Must(t, f.Redis(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
 	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = schedule }))
-	healthy.await(t, events)
+	healthy.Await(t, events)
 	dispatchertest.Eventually(t, "the events of the dead endpoint are dead letters", func() bool { return len(f.DeadLetters(t)) == undelivered })
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: int64(undelivered)})
 }
@@ -232,12 +232,12 @@ func TestSweep_EveryBucket(t *testing.T) {
 
 func TestSweep_SendsExpired(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	d := f.dispatcher(t)
 	start(t, d)
 	created := f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
-	if seen := shop.await(t, 1); seen[0].ID != dispatchertest.EndedEvent(created.ID) {
+	if seen := shop.Await(t, 1); seen[0].ID != dispatchertest.EndedEvent(created.ID) {
 		t.Errorf("saw %+v", seen[0])
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
@@ -248,7 +248,7 @@ func TestSweep_SendsExpired(t *testing.T) {
 // A dispatcher sends an event at its message, without a poll, also one whose message arrives during a lease.
 func TestRecorded_SendsAtOnce(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	d := f.dispatcher(t)
 	d.pollEvery = 24 * time.Hour
@@ -262,7 +262,7 @@ func TestRecorded_SendsAtOnce(t *testing.T) {
 	for range events {
 		f.Event(t, acme.MerchantID)
 	}
-	shop.await(t, events)
+	shop.Await(t, events)
 	f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
 	f.AwaitBacklog(t, 7, outbox.Backlog{}) // it is not subscribed to
 }
@@ -286,7 +286,7 @@ func (i *slowIndex) Endpoint(merchantID string) endpoints.Endpoint {
 
 func TestPoll_SlowBucketDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	slow, acme := f.EndpointAt(shop.URL, 7), f.EndpointAt(shop.URL, 8)
 	d := f.dispatcher(t)
 	index := &slowIndex{index: f.Index, merchantID: slow.MerchantID, released: make(chan struct{})}
@@ -298,7 +298,7 @@ func TestPoll_SlowBucketDelaysNoOther(t *testing.T) {
 	for n := range 3 {
 		f.Event(t, slow.MerchantID)
 		id := f.Event(t, acme.MerchantID)
-		if seen := shop.await(t, n+1); seen[n].ID != id {
+		if seen := shop.Await(t, n+1); seen[n].ID != id {
 			t.Errorf("saw %s, want %s", seen[n].ID, id)
 		}
 	}

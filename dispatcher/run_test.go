@@ -82,7 +82,7 @@ func (l launched) get(t *testing.T, path string) (int, string) {
 
 func TestRun_WaitsForTheIndex(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
 	id := f.Event(t, published.ID(acme.UID))
@@ -100,7 +100,7 @@ func TestRun_WaitsForTheIndex(t *testing.T) {
 		t.Error("it took an event that it could not place")
 	}
 	l.proxy.Restore()
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	dispatchertest.Eventually(t, "it is ready", func() bool { status, _ := l.get(t, "/readyz"); return status == http.StatusOK })
@@ -122,7 +122,7 @@ func TestRun_WaitsForTheIndex(t *testing.T) {
 
 func TestRun_ReportsAGoneEndpoint(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
-	shop := newReceiver(t, always(http.StatusGone))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusGone))
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
 	f.Event(t, published.ID(acme.UID))
@@ -176,7 +176,7 @@ func TestRun_SilentMailServer(t *testing.T) {
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	dispatchertest.Must(t, err)
 	defer func() { _ = silent.Close() }()
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
 	c.Publish(t, acme)
 	sessions := storetest.OpenWith(t, f.Server.URL(), store.Options{Receipts: true})
@@ -196,7 +196,7 @@ func TestRun_SilentMailServer(t *testing.T) {
 		o.ShutdownTimeout = time.Second
 	})
 	l.proxy.Restore()
-	shop.await(t, payments)
+	shop.Await(t, payments)
 	if _, metrics := l.get(t, "/metrics"); !strings.Contains(metrics, `merchant_operator_receipts_total{outcome="sent"} 0`) {
 		t.Errorf("a receipt was sent, or none is counted:\n%s", metrics)
 	}

@@ -24,7 +24,7 @@ import (
 func TestStatus_PermanentFailure(t *testing.T) {
 	tls := httptest.NewTLSServer(http.NotFoundHandler()) // with a certificate that nobody trusts
 	t.Cleanup(tls.Close)
-	answering := func(status int) string { return newReceiver(t, always(status)).URL }
+	answering := func(status int) string { return dispatchertest.NewReceiver(t, dispatchertest.Always(status)).URL }
 	for _, test := range []struct {
 		reason, url string
 		status      int32
@@ -61,7 +61,7 @@ func TestStatus_PermanentFailure(t *testing.T) {
 				return strings.Contains(log, "webhook is unhealthy") && strings.Contains(log, test.reason) && strings.Contains(log, acme.Merchant.String())
 			})
 			dispatchertest.Eventually(t, "it is counted", func() bool {
-				return d.unhealthyEndpoints(t, test.reason) == 1
+				return d.metric(t, "webhook_endpoints_unhealthy", test.reason) == 1
 			})
 		})
 	}
@@ -74,7 +74,7 @@ func TestStatus_RefusedBeforeTheFirstEvent(t *testing.T) {
 	} {
 		t.Run(url, func(t *testing.T) {
 			f := newFixture(t)
-			shop := newReceiver(t, always(http.StatusOK))
+			shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 			acme := f.EndpointAt(url, 7)
 			d := f.dispatcher(t)
 			start(t, d)
@@ -97,7 +97,7 @@ func TestStatus_RefusedBeforeTheFirstEvent(t *testing.T) {
 }
 
 func TestStatus_TransientFailure(t *testing.T) {
-	answering := func(status int) string { return newReceiver(t, always(status)).URL }
+	answering := func(status int) string { return dispatchertest.NewReceiver(t, dispatchertest.Always(status)).URL }
 	for reason, url := range map[string]string{
 		"ServerError":      answering(http.StatusInternalServerError),
 		"RetryLater":       answering(http.StatusTooManyRequests),
@@ -126,7 +126,7 @@ func TestStatus_FirstSuccess(t *testing.T) {
 	f := newFixture(t)
 	var answer atomic.Int32
 	answer.Store(http.StatusOK)
-	shop := newReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
+	shop := dispatchertest.NewReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
 	f.Event(t, acme.MerchantID)
@@ -135,7 +135,7 @@ func TestStatus_FirstSuccess(t *testing.T) {
 	}
 	answer.Store(http.StatusInternalServerError)
 	f.Event(t, acme.MerchantID)
-	shop.await(t, 2)
+	shop.Await(t, 2)
 	answer.Store(http.StatusNotFound)
 	f.Event(t, acme.MerchantID)
 	f.reports.AwaitLast(t, "Rejected")
@@ -154,7 +154,7 @@ func TestStatus_RecoveryAfterTwoReports(t *testing.T) {
 	f := newFixture(t)
 	var answer atomic.Int32
 	answer.Store(http.StatusNotFound)
-	shop := newReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
+	shop := dispatchertest.NewReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0, time.Hour} }))
 	f.Event(t, acme.MerchantID)
@@ -173,7 +173,7 @@ func TestReportHealth_DeadLettersSentAgain(t *testing.T) {
 	f := newFixture(t)
 	var answer atomic.Int32
 	answer.Store(http.StatusInternalServerError)
-	shop := newReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
+	shop := dispatchertest.NewReceiver(t, func(int, *http.Request) int { return int(answer.Load()) })
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t, func(o *Options) { o.Schedule = Schedule{0} }))
 	id := f.Event(t, acme.MerchantID)
@@ -192,7 +192,7 @@ func TestReportHealth_DeadLettersSentAgain(t *testing.T) {
 // Restarts and other dispatchers see the same published trigger again, until the operator has seen that it was handled.
 func TestStatus_TestTriggerIsSentOnce(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	acme.TestTrigger = "monday"
 	f.Index.Put(acme)
@@ -200,7 +200,7 @@ func TestStatus_TestTriggerIsSentOnce(t *testing.T) {
 	first := f.dispatcher(t)
 	stop := start(t, first)
 	first.changes.Add(acme.MerchantID)
-	seen := shop.await(t, 1)
+	seen := shop.Await(t, 1)
 	if seen[0].Type != "webhook.test" || !seen[0].Verified || seen[0].Body == "" {
 		t.Errorf("got %+v", seen[0])
 	}
@@ -218,9 +218,9 @@ func TestStatus_TestTriggerIsSentOnce(t *testing.T) {
 	f.Index.Put(acme)
 	second.changes.Add(acme.MerchantID)
 	third.changes.Add(acme.MerchantID)
-	shop.await(t, 2)
+	shop.Await(t, 2)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if ids := shop.ids(); len(ids) != 2 || ids[0] == ids[1] {
+	if ids := shop.IDs(); len(ids) != 2 || ids[0] == ids[1] {
 		t.Errorf("got %v, want one event for each trigger", ids)
 	}
 }
@@ -228,7 +228,7 @@ func TestStatus_TestTriggerIsSentOnce(t *testing.T) {
 // A changed or removed webhook shows at once, and not when its turn to be refreshed comes.
 func TestStatus_ChangedEndpoint(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	d := f.dispatcher(t)
 	start(t, d)
@@ -249,14 +249,14 @@ func TestStatus_ChangedEndpoint(t *testing.T) {
 
 func TestStatus_TestNeedsNoSubscription(t *testing.T) {
 	f, c := newFixture(t), dispatchertest.NewCluster(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := c.Merchant(t, "acme", shop.URL)
 	acme.Spec.Webhook.Events = []v1alpha1.WebhookEvent{v1alpha1.EventSessionFailed}
 	acme.Spec.Webhook.TestTrigger = "monday"
 	dispatchertest.Must(t, c.Update(t.Context(), acme))
 	c.Publish(t, acme)
 	f.launch(t, c).proxy.Restore()
-	if seen := shop.await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != feed.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
+	if seen := shop.Await(t, 1); seen[0].Type != "webhook.test" || seen[0].ID != feed.NewWebhookTest(published.ID(acme.UID), "", "monday", time.Time{}).ID {
 		t.Errorf("got %+v", seen[0])
 	}
 	dispatchertest.Eventually(t, "the status of the Merchant is written", func() bool {

@@ -56,7 +56,7 @@ func (f testFixture) awaitHeartbeats(t *testing.T, more int) {
 // The events of a killed dispatcher are free long before their leases end.
 func TestFreeLeases_KilledDispatcher(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme, globex := f.EndpointAt(shop.URL, 7), f.EndpointAt(shop.URL, 8)
 	want := []string{f.Event(t, acme.MerchantID), f.Event(t, acme.MerchantID), f.Event(t, globex.MerchantID)}
 	f.kill(t, "killed", 7, 2)
@@ -64,7 +64,7 @@ func TestFreeLeases_KilledDispatcher(t *testing.T) {
 	start(t, f.dispatcher(t))
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	f.AwaitBacklog(t, 8, outbox.Backlog{})
-	got := shop.ids()
+	got := shop.IDs()
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -79,7 +79,7 @@ func TestFreeLeases_KilledDispatcher(t *testing.T) {
 // A dispatcher that was killed after it had removed another one leaves the leases to a third.
 func TestFreeLeases_RemoverKilled(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	id := f.Event(t, f.EndpointAt(shop.URL, 7).MerchantID)
 	f.kill(t, "killed", 7, 1)
 	removed, err := f.Outbox.RemoveHolder(t.Context(), f.Outbox.HolderBuckets()[0], "killed", "1")
@@ -87,7 +87,7 @@ func TestFreeLeases_RemoverKilled(t *testing.T) {
 		t.Fatalf("removed: %t, %v", removed, err)
 	}
 	start(t, f.dispatcher(t))
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	dispatchertest.Eventually(t, "the removed one is forgotten", func() bool { return len(f.heartbeats(t)) == 1 })
@@ -96,14 +96,14 @@ func TestFreeLeases_RemoverKilled(t *testing.T) {
 // A Redis that loses everything has lost the holders as well: a dispatcher goes on under another name.
 func TestHeartbeat_RedisLosesHolders(t *testing.T) {
 	f := newFixture(t)
-	shop := newReceiver(t, always(http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	start(t, f.dispatcher(t))
 	dispatchertest.Eventually(t, "it makes heartbeats", func() bool { return len(f.heartbeats(t)) == 1 })
 	before := slices.Collect(maps.Keys(f.heartbeats(t)))[0]
 	dispatchertest.Must(t, f.Redis(t).FlushAll(t.Context()).Err())
 	id := f.Event(t, acme.MerchantID)
-	if seen := shop.await(t, 1); seen[0].ID != id {
+	if seen := shop.Await(t, 1); seen[0].ID != id {
 		t.Errorf("saw %s, want %s", seen[0].ID, id)
 	}
 	dispatchertest.Eventually(t, "it has another name", func() bool {
@@ -116,11 +116,11 @@ func TestHeartbeat_RedisLosesHolders(t *testing.T) {
 func TestHeartbeat_SlowAttemptAndDrain(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
-	shop := newReceiver(t, after(answer, http.StatusOK))
+	shop := dispatchertest.NewReceiver(t, dispatchertest.After(answer, http.StatusOK))
 	acme := f.EndpointAt(shop.URL, 7)
 	f.Event(t, acme.MerchantID)
 	first := start(t, f.dispatcher(t))
-	shop.await(t, 1)
+	shop.Await(t, 1)
 	start(t, f.dispatcher(t))
 	dispatchertest.Eventually(t, "both make heartbeats", func() bool { return len(f.heartbeats(t)) == 2 })
 	const removal = 8 // heartbeats in twice the time after which others remove a holder
@@ -128,13 +128,13 @@ func TestHeartbeat_SlowAttemptAndDrain(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- first() }()
 	f.awaitHeartbeats(t, removal)
-	if n := len(shop.ids()); n != 1 {
+	if n := len(shop.IDs()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 	close(answer)
 	dispatchertest.Must(t, <-stopped)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if n := len(shop.ids()); n != 1 {
+	if n := len(shop.IDs()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 }
@@ -145,7 +145,7 @@ func TestAttempt_AfterFreeze(t *testing.T) {
 	for name, removed := range map[string]bool{"still there": false, "removed": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			shop := newReceiver(t, always(http.StatusOK))
+			shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 			acme := f.EndpointAt(shop.URL, 7)
 			f.Event(t, acme.MerchantID)
 			f.Event(t, acme.MerchantID)
@@ -167,8 +167,8 @@ func TestAttempt_AfterFreeze(t *testing.T) {
 					t.Fatalf("removed: %t, %v", gone, err)
 				}
 			}
-			if result := attempt(leased.Leases[0], 0); result != queue.Inconclusive || len(shop.ids()) != 0 {
-				t.Errorf("without a heartbeat: result %v, %d attempts", result, len(shop.ids()))
+			if result := attempt(leased.Leases[0], 0); result != queue.Inconclusive || len(shop.IDs()) != 0 {
+				t.Errorf("without a heartbeat: result %v, %d attempts", result, len(shop.IDs()))
 			}
 			_, err = from.Confirm(t.Context())
 			dispatchertest.Must(t, err)
@@ -176,8 +176,8 @@ func TestAttempt_AfterFreeze(t *testing.T) {
 			if removed {
 				want, attempts = queue.Inconclusive, 0
 			}
-			if result := attempt(leased.Leases[1], dispatchertest.Patience); result != want || len(shop.ids()) != attempts {
-				t.Errorf("after a heartbeat: result %v, %d attempts, want %v, %d", result, len(shop.ids()), want, attempts)
+			if result := attempt(leased.Leases[1], dispatchertest.Patience); result != want || len(shop.IDs()) != attempts {
+				t.Errorf("after a heartbeat: result %v, %d attempts, want %v, %d", result, len(shop.IDs()), want, attempts)
 			}
 		})
 	}

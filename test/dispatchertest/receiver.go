@@ -1,0 +1,87 @@
+package dispatchertest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
+	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
+	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
+)
+
+// NewSender returns a client that also sends to this machine.
+func NewSender(t *testing.T) *delivery.Client {
+	t.Helper()
+	client, err := delivery.New(delivery.Options{AllowHTTP: true, Rules: egress.Rules{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	Must(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Receiver is a merchant's endpoint, which marks what it could verify.
+type Receiver struct {
+	*httptest.Server
+
+	inbox *inbox.Inbox
+}
+
+// NewReceiver answers with the status of answer, whose argument is the number of attempts before.
+func NewReceiver(t *testing.T, answer func(before int, r *http.Request) int) *Receiver {
+	t.Helper()
+	var attempts atomic.Int32
+	handler, err := inbox.New(inbox.Options{
+		Secrets: []string{SigningSecret.Reveal()}, AcceptUnverified: true, Log: io.Discard,
+		Status: func(r *http.Request) int { return answer(int(attempts.Add(1))-1, r) },
+	})
+	Must(t, err)
+	r := &Receiver{httptest.NewServer(handler), handler}
+	t.Cleanup(func() {
+		r.CloseClientConnections()
+		r.Close()
+	})
+	return r
+}
+
+// Always answers each attempt with the status.
+func Always(status int) func(int, *http.Request) int {
+	return func(int, *http.Request) int { return status }
+}
+
+// After answers with the status once the test closes the channel, or the client has gone.
+func After(closed <-chan struct{}, status int) func(int, *http.Request) int {
+	return func(_ int, r *http.Request) int {
+		select {
+		case <-closed:
+		case <-r.Context().Done():
+		}
+		return status
+	}
+}
+
+// Hanging answers only when the client has gone.
+func Hanging(_ int, r *http.Request) int {
+	<-r.Context().Done()
+	return http.StatusOK
+}
+
+// IDs returns the ids of the events, one for each attempt.
+func (r *Receiver) IDs() []string {
+	var ids []string
+	for _, event := range r.inbox.Events() {
+		for range event.Attempts {
+			ids = append(ids, event.ID)
+		}
+	}
+	return ids
+}
+
+// Await returns the events once there have been so many attempts.
+func (r *Receiver) Await(t *testing.T, attempts int) []inbox.Event {
+	t.Helper()
+	Eventually(t, "the endpoint gets its attempts", func() bool { return len(r.IDs()) >= attempts })
+	return r.inbox.Events()
+}
