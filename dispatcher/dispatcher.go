@@ -7,10 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/holder"
+	"github.com/merchant-operator/merchant-operator/dispatcher/lease"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -23,13 +27,8 @@ const (
 )
 
 const (
-	// leaseBatch and sweepBatch bound how long one script blocks Redis.
-	leaseBatch, sweepBatch = 64, 100
-	// attemptMargin is the time after an attempt's timeout to record its result before the lease ends.
-	attemptMargin = 2 * time.Second
-	// redisTimeout is longer than the API's, whose callers wait: events whose lease was granted in an answer that comes
-	// too late wait until it ends. A result can be recorded again within the margin.
-	redisTimeout = time.Second
+	// sweepBatch bounds how long one script blocks Redis.
+	sweepBatch = 100
 	// jobsPerAttempt bounds the events that wait here, of one endpoint and of all, for each attempt that may be in progress.
 	// A quick endpoint works them off in a fraction of a second.
 	jobsPerAttempt = 16
@@ -37,23 +36,23 @@ const (
 	abortTimeout = 2 * time.Second
 )
 
-// index knows where events go.
-type index interface {
-	Endpoint(merchantID string) endpoints.Endpoint
-	// Age is how long ago the watches gave the last sign of life.
-	Age() time.Duration
-}
-
 // dispatcher is one of any number that share a Redis.
 type dispatcher struct {
-	*deliverer
+	options   Options
 	redis     *redis.Client // to learn of new events
 	store     *store.Store  // to sweep
+	outbox    *outbox.Outbox
 	rotations *rotations
+	holders   holder.Set
+	metrics   *metrics
+	log       *loop.Log
 	pollEvery time.Duration
 
-	queues   *queue.Queues
-	waiting  waitingAccounts
+	// The rooms of an event's way, in its order: see lease.Leaser.Deliver.
+	leaser *lease.Leaser
+	queues *queue.Queues
+	worker *attempt.Worker
+
 	recorded *recorded
 	// leasing, sweeping and trimming are the buckets with such work in progress.
 	leasing, sweeping, trimming [session.Buckets]work
@@ -63,20 +62,24 @@ type dispatcher struct {
 	state                       atomic.Int32  // awake, polling or resting
 }
 
-// newDispatcher returns a dispatcher whose leases have names that begin with the identity.
+// newDispatcher returns a dispatcher whose leases have names that begin with the identity. The worker has its sender, index and tracer.
 func newDispatcher(
-	deliverer *deliverer, client *redis.Client, sessions *store.Store, index index, rotations *rotations, identity string,
+	options Options, client *redis.Client, sessions *store.Store, worker *attempt.Worker, rotations *rotations, registerer prometheus.Registerer, identity string,
 ) *dispatcher {
-	deliverer.index = index
-	deliverer.holders = holder.New(deliverer.outbox, identity, deliverer.log, func() time.Time { return deliverer.now() })
+	events, log := outbox.New(client), loop.NewLog(options.Log)
 	d := &dispatcher{
-		deliverer: deliverer, redis: client, store: sessions, rotations: rotations, pollEvery: pollInterval, recorded: newRecorded(),
+		options: options, redis: client, store: sessions, outbox: events, rotations: rotations, holders: holder.New(events, identity, log, options.Now),
+		log: log, pollEvery: pollInterval, worker: worker, recorded: newRecorded(),
 	}
-	d.queues = queue.New(deliverer, queue.Limits{
-		Concurrency: d.options.Concurrency, MaxInFlight: d.options.MaxInFlight, JobsPerAttempt: jobsPerAttempt,
-	}, func() time.Time { return d.now() })
-	d.metrics.registerInFlight(d.queues.InFlight)
-	d.metrics.registerDropped(d.outbox.DroppedDeadLetters)
+	worker.Outbox, worker.Next, worker.FailingLimit = events, options.Schedule.Next, options.FailingLimit
+	worker.HealthChanged, worker.Metrics, worker.Now, worker.Log = loop.NewSignal(), attempt.NewMetrics(registerer), options.Now, log
+	d.queues = queue.New(worker, queue.Limits{
+		Concurrency: options.Concurrency, MaxInFlight: options.MaxInFlight, JobsPerAttempt: jobsPerAttempt,
+	}, options.Now)
+	d.leaser = &lease.Leaser{
+		Outbox: events, Holders: d.holders, Worker: worker, Queues: d.queues, Duration: options.Lease, Leased: d.wake, Now: options.Now, Log: log,
+	}
+	d.metrics = newMetrics(registerer, d.queues.InFlight, events.DroppedDeadLetters)
 	return d
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -29,8 +30,7 @@ import (
 func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
-	shop := dispatchertest.NewReceiver(t, dispatchertest.After(answer, http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.After(answer, http.StatusOK))
 	for range 3 {
 		f.Event(t, acme.MerchantID)
 	}
@@ -85,8 +85,7 @@ func (f testFixture) leased(t *testing.T, want int) bool {
 
 func TestShutdown_AbortsAfterTheTimeout(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Hanging)
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Hanging)
 	id := f.Event(t, acme.MerchantID)
 	stop := start(t, f.dispatcher(t, func(o *Options) { o.ShutdownTimeout = 10 * time.Millisecond }))
 	shop.Await(t, 1)
@@ -109,8 +108,7 @@ func TestShutdown_Idle(t *testing.T) {
 
 func TestDispatcher_RedisRestarts(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	start(t, f.dispatcher(t))
 	f.Server.Stop()
 	dispatchertest.Eventually(t, "the outage is noticed", func() bool { return len(f.Log.String()) > 0 })
@@ -118,15 +116,12 @@ func TestDispatcher_RedisRestarts(t *testing.T) {
 	storetest.UserURL(t, f.Server) // a restart has lost the user
 	dispatchertest.Eventually(t, "Redis answers again", func() bool { return f.Client.Check(t.Context()) == nil })
 	id := f.Event(t, acme.MerchantID)
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 }
 
 func TestDispatcher_TwoSeeARotation(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	key := published.KeyRecord{
 		KeyID: "abcdefgh2345", MerchantID: acme.MerchantID, Generation: 3,
 		LastRotation: published.RotationEvent{Time: time.Now(), Cause: "API"},
@@ -150,8 +145,7 @@ func TestDispatcher_TwoSeeARotation(t *testing.T) {
 // A key is rotated again before Redis has taken the first rotation.
 func TestDispatcher_RotationsOfAKeyWait(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	d := f.dispatcher(t)
 	began := time.Now().Add(-time.Minute)
 	rotated := func(generation int64) (id string) {
@@ -203,9 +197,8 @@ func TestDispatcher_ClockJumps(t *testing.T) {
 		missing[f.Event(t, acme.MerchantID)] = true
 	}
 	d := f.dispatcher(t, func(o *Options) {
-		o.Schedule = append(o.Schedule, o.Schedule[1:]...)
+		o.Schedule, o.Now = append(o.Schedule, o.Schedule[1:]...), jumpyTime
 	})
-	d.now = jumpyTime
 	stop := start(t, d)
 	dispatchertest.Eventually(t, "every event has arrived", func() bool {
 		for _, id := range shop.IDs() {
@@ -260,8 +253,7 @@ func TestDispatcher_TwoShareTheWork(t *testing.T) {
 // It never says that it is gone, as when it was killed in mid-delivery.
 func TestDispatcher_TakesOverFromAKilledOne(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	want := []string{f.Event(t, acme.MerchantID), f.Event(t, acme.MerchantID)}
 	vanished, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{HolderIdentity: "vanished", For: 500 * time.Millisecond, Limit: 10})
 	if err != nil || len(vanished.Leases) != 2 {
@@ -292,8 +284,7 @@ func (f testFixture) testSession(t *testing.T, merchantID string, amountCents in
 // A session of test mode acts and its event arrives, marked as a test, while everything that is counted or reported stays as it was.
 func TestTestMode_Delivered(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusNoContent))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusNoContent))
 	created := f.testSession(t, acme.MerchantID, session.TestAmountCompletes)
 	d := f.dispatcher(t)
 	stop := start(t, d)
@@ -304,7 +295,7 @@ func TestTestMode_Delivered(t *testing.T) {
 		!strings.HasPrefix(body, `{"type":"session.completed","livemode":false,`) || !strings.Contains(body, `"sessionId":"ps_test`) {
 		t.Errorf("the event is %+v", seen[0])
 	}
-	if got := testutil.ToFloat64(d.metrics.testEvents.WithLabelValues(outcomeDelivered)); got != 1 {
+	if got := d.metric(t, "webhook_test_events_total", "delivered"); got != 1 {
 		t.Errorf("counted %v events of test mode", got)
 	}
 	f.wantNothingLive(t, d, acme.MerchantID)
@@ -313,10 +304,8 @@ func TestTestMode_Delivered(t *testing.T) {
 // An endpoint that refuses tests is not disabled, and gives nobody a dead letter to care for.
 func TestTestMode_EndpointFails(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusGone))
-	acme := f.EndpointAt(shop.URL, 7)
-	failing := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusInternalServerError))
-	globex := f.EndpointAt(failing.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusGone))
+	failing, globex := f.Shop(t, dispatchertest.Always(http.StatusInternalServerError))
 	f.testSession(t, acme.MerchantID, session.TestAmountFails)
 	f.testSession(t, globex.MerchantID, session.TestAmountFails)
 	d := f.dispatcher(t)
@@ -325,7 +314,7 @@ func TestTestMode_EndpointFails(t *testing.T) {
 	shop.Await(t, 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	dispatchertest.Must(t, stop())
-	if got := testutil.ToFloat64(d.metrics.testEvents.WithLabelValues(outcomeDead)); got != 2 {
+	if got := d.metric(t, "webhook_test_events_total", "dead"); got != 2 {
 		t.Errorf("gave up %v events of test mode, want 2", got)
 	}
 	f.wantNothingLive(t, d, acme.MerchantID, globex.MerchantID)
@@ -334,8 +323,7 @@ func TestTestMode_EndpointFails(t *testing.T) {
 // The event of a test session is sent to a disabled endpoint, and that of a live one is not.
 func TestTestMode_DisabledEndpoint(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	f.Disable(t, acme)
 	live := f.Event(t, acme.MerchantID)
 	tested := f.testSession(t, acme.MerchantID, session.TestAmountCompletes)
@@ -410,16 +398,16 @@ func (f testFixture) state(t *testing.T, merchantID string) outbox.EndpointState
 func (f testFixture) wantNothingLive(t *testing.T, d *testDispatcher, merchantIDs ...string) {
 	t.Helper()
 	for _, kind := range feed.Kinds() {
-		for _, outcome := range []string{outcomeDelivered, outcomeDropped, outcomeDead} {
-			if got := testutil.ToFloat64(d.metrics.events.WithLabelValues(string(kind), outcome)); got != 0 {
+		for _, outcome := range []string{"delivered", "dropped", "dead"} {
+			if got := d.metric(t, "webhook_events_total", string(kind), outcome); got != 0 {
 				t.Errorf("counted %v live %s events as %s", got, kind, outcome)
 			}
 		}
 	}
 	for name, counter := range map[string]float64{
-		"attempts":           testutil.ToFloat64(d.metrics.attempts.WithLabelValues("delivered")) + testutil.ToFloat64(d.metrics.attempts.WithLabelValues("status_5xx")),
+		"attempts":           d.metric(t, "webhook_attempts_total", "delivered") + d.metric(t, "webhook_attempts_total", "status_5xx"),
 		"expired sessions":   testutil.ToFloat64(d.metrics.expiredSessions),
-		"disabled endpoints": testutil.ToFloat64(d.metrics.endpointsDisabled.WithLabelValues(outbox.EndpointGone)),
+		"disabled endpoints": d.metric(t, "webhook_endpoints_disabled_total", outbox.EndpointGone),
 	} {
 		if counter != 0 {
 			t.Errorf("counted %v %s", counter, name)
@@ -467,4 +455,86 @@ func TestDisabledEndpoint_ResendDeadLetters(t *testing.T) {
 	}
 	shop.Await(t, 3)
 	f.reports.AwaitLast(t, "Healthy")
+}
+
+// All of it is in the same bucket, and the events of the dead one are all due first.
+func TestAttempt_HangingEndpointDelaysNoOther(t *testing.T) {
+	f := newFixture(t)
+	dead, alive := dispatchertest.NewReceiver(t, dispatchertest.Hanging), dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
+	silent, acme := f.EndpointAt(dead.URL, 7), f.EndpointAt(alive.URL, 7)
+	const many = 3 * attempt.Batch
+	for range many {
+		f.Event(t, silent.MerchantID)
+	}
+	id := f.Event(t, acme.MerchantID)
+	d := f.dispatcher(t, func(o *Options) { o.ShutdownTimeout = time.Millisecond })
+	start(t, d)
+	alive.AwaitEvent(t, 0, id)
+	// None of the silent one's attempts has ended: its timeout is far longer than this test.
+	if n := len(dead.IDs()); n > d.options.Concurrency {
+		t.Errorf("%d attempts at once, at most %d are allowed", n, d.options.Concurrency)
+	}
+	if got := d.metric(t, "webhook_attempts_total", "timeout"); got != 0 {
+		t.Errorf("the good endpoint waited until %v attempts had timed out", got)
+	}
+}
+
+// An endpoint that is gone gets nothing until it is resumed.
+func TestAttempt_GoneDisables(t *testing.T) {
+	f := newFixture(t)
+	answer := http.StatusGone
+	shop := dispatchertest.NewReceiver(t, func(before int, _ *http.Request) int {
+		if before == 0 {
+			return answer
+		}
+		return http.StatusOK
+	})
+	acme := f.EndpointAt(shop.URL, 7)
+	first := f.Event(t, acme.MerchantID)
+	d := f.dispatcher(t)
+	start(t, d)
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
+	second := f.Event(t, acme.MerchantID)
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
+	if n := len(shop.IDs()); n != 1 {
+		t.Errorf("%d attempts, want 1", n)
+	}
+	reasons := map[string]string{}
+	for _, letter := range f.DeadLetters(t) {
+		reasons[letter.Event.ID] = letter.Reason
+	}
+	if reasons[first] != "gone" || reasons[second] != "endpoint_disabled" {
+		t.Errorf("the dead letters' reasons are %v", reasons)
+	}
+	f.reports.AwaitReasons(t, "EndpointGone")
+	if got := d.metric(t, "webhook_endpoints_disabled_total", "gone"); got != 1 {
+		t.Errorf("counted %v disabled endpoints", got)
+	}
+
+	f.Moved(acme, "resumed")
+	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged")
+	third := f.Event(t, acme.MerchantID)
+	shop.AwaitEvent(t, 1, third)
+	f.reports.AwaitReasons(t, "EndpointGone", "EndpointChanged", "Healthy")
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
+	if sent, err := f.Outbox.Resend(t.Context(), outbox.ResendRequest{IDs: []string{first, second}}); err != nil || sent.Sent != 2 {
+		t.Fatalf("sent %+v again: %v", sent, err)
+	}
+	shop.Await(t, 4)
+	f.AwaitBacklog(t, 7, outbox.Backlog{})
+}
+
+func TestAttempt_FailingLimitDisables(t *testing.T) {
+	f := newFixture(t)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusInternalServerError))
+	f.Event(t, acme.MerchantID)
+	start(t, f.dispatcher(t, func(o *Options) {
+		o.FailingLimit = 5 * time.Millisecond
+		o.Schedule = Schedule{0, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, time.Hour}
+	}))
+	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
+	dispatchertest.Eventually(t, "it is reported", func() bool { return slices.Contains(f.reports.Reasons(), "EndpointDisabled") })
+	if n := len(shop.IDs()); n != 2 { // the second was more than the limit after the first
+		t.Errorf("%d attempts, want 2", n)
+	}
 }

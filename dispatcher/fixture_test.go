@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
@@ -50,12 +50,9 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	}
 	client := dispatchertest.NewSender(t)
 	registry, changes := prometheus.NewRegistry(), status.NewChanges()
-	d := newDispatcher(&deliverer{
-		options: options, outbox: f.Outbox, sender: client, metrics: newMetrics(registry), now: options.Now,
-		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
-	}, f.Client, f.Store, f.Index, newRotations(), "test")
+	d := newDispatcher(options, f.Client, f.Store, &attempt.Worker{Sender: client, Index: f.Index}, newRotations(), registry, "test")
 	reporter := status.New(status.Options{
-		Outbox: f.Outbox, Keys: f.Keys, Redis: f.Client, Blocked: f.Blocked, Index: f.Index, Writer: f.reports, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged, HealthInterval: pollInterval,
+		Outbox: f.Outbox, Keys: f.Keys, Redis: f.Client, Blocked: f.Blocked, Index: f.Index, Writer: f.reports, Refusal: client.Refusal, Changes: changes, HealthChanged: d.worker.HealthChanged, HealthInterval: pollInterval,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,
 	})
 	return &testDispatcher{d, reporter, changes, registry}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
 	"github.com/merchant-operator/merchant-operator/dispatcher/receipts"
@@ -81,8 +82,12 @@ func DefaultOptions() Options {
 	}
 }
 
+// redisTimeout is longer than the API's, whose callers wait: events whose lease was granted in an answer that comes
+// too late wait until it ends. A result can be recorded again within the margin.
+const redisTimeout = time.Second
+
 // minLease leaves an event a second to wait for its attempt.
-const minLease = delivery.Timeout + attemptMargin + time.Second
+const minLease = attempt.MaxDuration + time.Second
 
 // Validate says which option is wrong, by its flag.
 func (o Options) Validate() error {

@@ -65,7 +65,7 @@ func (d *dispatcher) wake() {
 }
 
 func (d *dispatcher) startDelivery(ctx, attemptCtx context.Context, bucket session.Bucket) {
-	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.deliver(attemptCtx, bucket) })
+	d.start(ctx, &d.leasing[bucket], func() (bool, error) { return d.leaser.Deliver(attemptCtx, bucket) })
 }
 
 // leaseRecorded starts leases of the buckets in which events were recorded. While messages may be lost, there is no rest.
@@ -132,12 +132,12 @@ func (d *dispatcher) trim(ctx context.Context, bucket session.Bucket) (more bool
 		return false, err
 	}
 	for _, excess := range all {
-		merchant := d.index.Endpoint(excess.MerchantID).Merchant.String()
+		merchant := d.worker.Index.Endpoint(excess.MerchantID).Merchant.String()
 		ended, err := d.outbox.EndExcess(ctx, excess, merchant)
 		if err != nil {
 			return false, err
 		}
-		d.metrics.excessEvents(ended, excess.TestMode)
+		d.worker.Metrics.EndedExcess(ended, excess.TestMode)
 		more = more || ended > 0
 		if ended > 0 && d.log.Allow(outbox.ReasonTooMany, time.Minute) {
 			d.log.Warn("a merchant has too many events that wait for delivery; those that are due first end",
@@ -163,7 +163,7 @@ func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 		overdueSession = max(overdueSession, work.Overdue)
 	}
 	err = d.redis.ForEach(ctx, buckets, func(ctx context.Context, bucket session.Bucket) error {
-		backlog, err := d.outbox.Backlog(ctx, bucket, d.paused(bucket)...)
+		backlog, err := d.outbox.Backlog(ctx, bucket, d.leaser.Paused(bucket)...)
 		if backlog.Due > outbox.MaxPending(d.options.MaxPending, true) {
 			d.start(ctx, &d.trimming[bucket], func() (bool, error) { return d.trim(ctx, bucket) })
 		}
@@ -180,12 +180,6 @@ func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 	d.metrics.overdueSession.Set(overdueSession.Seconds())
 	return false, err
 }
-
-// refundAges are those of payments to be refunded, as a metric counts them: how long they have waited at least.
-var refundAges = []struct {
-	label string
-	age   time.Duration
-}{{"72h", 72 * time.Hour}, {"24h", 24 * time.Hour}, {"1h", time.Hour}, {"0h", 0}}
 
 // countRefundsOwed counts the payments that rails have to refund, for the metrics.
 func (d *dispatcher) countRefundsOwed(ctx context.Context) (more bool, err error) {

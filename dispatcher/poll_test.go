@@ -2,8 +2,6 @@ package dispatcher
 
 import (
 	"net/http"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
@@ -24,33 +23,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
-// commands are how often Redis has run each, all at one time.
-type commands map[string]int
-
-func (f testFixture) commands(t *testing.T) commands {
-	t.Helper()
-	statistics, err := f.Redis(t).Info(t.Context(), "commandstats").Result()
-	dispatchertest.Must(t, err)
-	all := commands{}
-	for line := range strings.Lines(statistics) {
-		rest, found := strings.CutPrefix(line, "cmdstat_")
-		name, counts, counted := strings.Cut(rest, ":calls=")
-		if !found || !counted {
-			continue
-		}
-		number, _, _ := strings.Cut(counts, ",")
-		all[name], err = strconv.Atoi(number)
-		dispatchertest.Must(t, err)
-	}
-	return all
-}
-
-// calls is how often Redis has run a command.
-func (f testFixture) calls(t *testing.T, command string) int {
-	t.Helper()
-	return f.commands(t)[command]
-}
-
 // Leases and sweeps begin with a ZRANGEBYSCORE: at rest there are none, however often a dispatcher polls.
 func TestPoll_NothingDue(t *testing.T) {
 	f := newFixture(t)
@@ -58,8 +30,8 @@ func TestPoll_NothingDue(t *testing.T) {
 	f.Create(t, acme.MerchantID, nil)
 	start(t, f.dispatcher(t))
 	const polls, zsets = 2, session.Buckets // those of pending sessions: no bucket has events
-	dispatchertest.Eventually(t, "it has polled some times", func() bool { return f.calls(t, "zrange") >= polls*zsets })
-	if n := f.calls(t, "zrangebyscore"); n != 0 {
+	dispatchertest.Eventually(t, "it has polled some times", func() bool { return f.Commands(t)["zrange"] >= polls*zsets })
+	if n := f.Commands(t)["zrangebyscore"]; n != 0 {
 		t.Errorf("%d leases and sweeps, with nothing due", n)
 	}
 }
@@ -104,7 +76,7 @@ func TestCountBacklog_EndsExcess(t *testing.T) {
 			t.Errorf("a dead letter of %s (%s) because of %q", letter.Merchant, letter.Event.MerchantID, letter.Reason)
 		}
 	}
-	if counted := testutil.ToFloat64(d.metrics.newDeadLetters.WithLabelValues(outbox.ReasonTooMany)); len(letters) != 3 || counted != 3 {
+	if counted := d.metric(t, "webhook_dead_letters_total", outbox.ReasonTooMany); len(letters) != 3 || counted != 3 {
 		t.Errorf("%d dead letters, %.0f are counted; want 3", len(letters), counted)
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 3, Dead: 3})
@@ -137,12 +109,12 @@ func TestPoll_Rest(t *testing.T) {
 				f.Event(t, created.MerchantID)
 			}
 			if row.attempt {
-				d.sender = senderFunc(func() delivery.Result {
+				d.worker.Sender = dispatchertest.SenderFunc(func() delivery.Result {
 					<-t.Context().Done()
 					return delivery.Result{Reason: delivery.ReasonInterrupted}
 				})
 				f.Event(t, created.MerchantID)
-				f.leaseAll(t, d)
+				dispatchertest.Must(t, dispatchertest.Second(d.leaser.Deliver(t.Context(), 7)))
 				dispatchertest.Eventually(t, "an attempt is in progress", func() bool { return d.queues.InFlight() == 1 })
 			}
 			if row.lost {
@@ -186,26 +158,31 @@ func TestPoll_OpenBreaker(t *testing.T) {
 	for range queue.BreakerThreshold + 1 {
 		f.Event(t, acme.MerchantID)
 	}
-	d := f.dispatcher(t)
-	d.sender = senderFunc(func() delivery.Result {
+	began := time.Now()
+	d := f.dispatcher(t, func(o *Options) { o.Now = func() time.Time { return began } }) // the breaker stays open
+	d.worker.Sender = dispatchertest.SenderFunc(func() delivery.Result {
 		return delivery.Result{Outcome: delivery.Failed, Reason: delivery.ReasonConnect}
 	})
-	d.now = func() time.Time { return noon } // the breaker stays open
 	start(t, d)
 	dispatchertest.Eventually(t, "its breaker is open", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.DeferredBreaker)) > 0 && d.queues.InFlight() == 0
+		return d.metric(t, "webhook_deferrals_total", attempt.DeferredBreaker) > 0 && d.queues.InFlight() == 0
 	})
 	const polls, zsets = 5, 2 * session.Buckets
-	before := f.commands(t)
-	var after commands
+	before := f.Commands(t)
+	var after map[string]int
 	dispatchertest.Eventually(t, "it has polled some times", func() bool {
-		after = f.commands(t)
+		after = f.Commands(t)
 		return after["zrange"]-before["zrange"] >= polls*zsets
 	})
 	// A busy machine sees more polls than it waited for, and one of them half done.
 	polled := (after["zrange"] - before["zrange"]) / zsets
 	if n := after["zrangebyscore"] - before["zrangebyscore"]; n < 1 || n > polled+2 {
 		t.Errorf("%d leases in %d polls, with nothing to deliver", n, polled)
+	}
+	f.Event(t, acme.MerchantID)
+	dispatchertest.Must(t, dispatchertest.Second(d.countBacklog(t.Context())))
+	if overdue := testutil.ToFloat64(d.metrics.overdueEvent); overdue != 0 {
+		t.Errorf("an event that a breaker blocks waits for a dispatcher for %v s", overdue)
 	}
 }
 
@@ -232,8 +209,7 @@ func TestSweep_EveryBucket(t *testing.T) {
 
 func TestSweep_SendsExpired(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	d := f.dispatcher(t)
 	start(t, d)
 	created := f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.Lifetime = 20 * time.Millisecond })
@@ -248,8 +224,7 @@ func TestSweep_SendsExpired(t *testing.T) {
 // A dispatcher sends an event at its message, without a poll, also one whose message arrives during a lease.
 func TestRecorded_SendsAtOnce(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	d := f.dispatcher(t)
 	d.pollEvery = 24 * time.Hour
 	start(t, d)
@@ -269,7 +244,7 @@ func TestRecorded_SendsAtOnce(t *testing.T) {
 
 // slowIndex blocks the leases of one merchant's bucket, as a slow server of a Redis Cluster would.
 type slowIndex struct {
-	index
+	attempt.Index
 
 	merchantID string
 	leases     atomic.Int32
@@ -281,7 +256,7 @@ func (i *slowIndex) Endpoint(merchantID string) endpoints.Endpoint {
 		i.leases.Add(1)
 		<-i.released
 	}
-	return i.index.Endpoint(merchantID)
+	return i.Index.Endpoint(merchantID)
 }
 
 func TestPoll_SlowBucketDelaysNoOther(t *testing.T) {
@@ -289,8 +264,8 @@ func TestPoll_SlowBucketDelaysNoOther(t *testing.T) {
 	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
 	slow, acme := f.EndpointAt(shop.URL, 7), f.EndpointAt(shop.URL, 8)
 	d := f.dispatcher(t)
-	index := &slowIndex{index: f.Index, merchantID: slow.MerchantID, released: make(chan struct{})}
-	d.index = index
+	index := &slowIndex{Index: f.Index, merchantID: slow.MerchantID, released: make(chan struct{})}
+	d.worker.Index = index
 	f.Event(t, slow.MerchantID)
 	start(t, d)
 	t.Cleanup(func() { close(index.released) }) // before the dispatcher is stopped
@@ -298,9 +273,7 @@ func TestPoll_SlowBucketDelaysNoOther(t *testing.T) {
 	for n := range 3 {
 		f.Event(t, slow.MerchantID)
 		id := f.Event(t, acme.MerchantID)
-		if seen := shop.Await(t, n+1); seen[n].ID != id {
-			t.Errorf("saw %s, want %s", seen[n].ID, id)
-		}
+		shop.AwaitEvent(t, n, id)
 	}
 	if n := index.leases.Load(); n != 1 {
 		t.Errorf("%d leases of the slow bucket in progress, want 1", n)

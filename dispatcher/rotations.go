@@ -79,7 +79,7 @@ func (d *dispatcher) recordRotations(ctx context.Context) (more bool, err error)
 	}
 	return false, d.redis.ForEach(ctx, slices.Collect(maps.Keys(pending)), func(ctx context.Context, bucket session.Bucket) error {
 		for _, event := range pending[bucket] {
-			_, err := d.outbox.RecordRotation(ctx, event, d.now(), d.options.History)
+			_, err := d.outbox.RecordRotation(ctx, event, d.options.Now(), d.options.History)
 			if errors.Is(err, redis.ErrUnavailable) {
 				return err
 			}

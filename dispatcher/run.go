@@ -11,12 +11,11 @@ import (
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
-	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/dispatcher/receipts"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -60,12 +59,9 @@ func Run(ctx context.Context, options Options) error {
 		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add,
 		Refused: func(url string) bool { _, refused := client.Refusal(url); return refused }, Now: options.Now,
 	})
-	d := newDispatcher(&deliverer{
-		options: options, outbox: outbox.New(r.Redis), sender: client, metrics: newMetrics(r.Registry), tracer: r.Tracer, now: options.Now,
-		log: loop.NewLog(options.Log), healthChanged: loop.NewSignal(),
-	}, r.Redis, sessions, index, rotations, identity)
+	d := newDispatcher(options, r.Redis, sessions, &attempt.Worker{Sender: client, Index: index, Tracer: r.Tracer}, rotations, r.Registry, identity)
 	reporter := status.New(status.Options{
-		Outbox: d.outbox, Keys: keystate.New(r.Redis, options.LastUseStep), Redis: r.Redis, Blocked: blocked.New(r.Redis), Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.healthChanged,
+		Outbox: d.outbox, Keys: keystate.New(r.Redis, options.LastUseStep), Redis: r.Redis, Blocked: blocked.New(r.Redis), Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.worker.HealthChanged,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,
 	})
 	mails := func(context.Context) {}

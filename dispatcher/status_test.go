@@ -192,8 +192,7 @@ func TestReportHealth_DeadLettersSentAgain(t *testing.T) {
 // Restarts and other dispatchers see the same published trigger again, until the operator has seen that it was handled.
 func TestStatus_TestTriggerIsSentOnce(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	acme.TestTrigger = "monday"
 	f.Index.Put(acme)
 	f.reports.SetFail(errors.New("the Kubernetes API is away"))
@@ -228,8 +227,7 @@ func TestStatus_TestTriggerIsSentOnce(t *testing.T) {
 // A changed or removed webhook shows at once, and not when its turn to be refreshed comes.
 func TestStatus_ChangedEndpoint(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	_, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	d := f.dispatcher(t)
 	start(t, d)
 	f.Event(t, acme.MerchantID)

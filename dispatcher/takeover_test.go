@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -87,25 +85,20 @@ func TestFreeLeases_RemoverKilled(t *testing.T) {
 		t.Fatalf("removed: %t, %v", removed, err)
 	}
 	start(t, f.dispatcher(t))
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 	dispatchertest.Eventually(t, "the removed one is forgotten", func() bool { return len(f.heartbeats(t)) == 1 })
 }
 
 // A Redis that loses everything has lost the holders as well: a dispatcher goes on under another name.
 func TestHeartbeat_RedisLosesHolders(t *testing.T) {
 	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.Always(http.StatusOK))
 	start(t, f.dispatcher(t))
 	dispatchertest.Eventually(t, "it makes heartbeats", func() bool { return len(f.heartbeats(t)) == 1 })
 	before := slices.Collect(maps.Keys(f.heartbeats(t)))[0]
 	dispatchertest.Must(t, f.Redis(t).FlushAll(t.Context()).Err())
 	id := f.Event(t, acme.MerchantID)
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 	dispatchertest.Eventually(t, "it has another name", func() bool {
 		after := f.heartbeats(t)
 		return len(after) == 1 && after[before] == 0
@@ -116,8 +109,7 @@ func TestHeartbeat_RedisLosesHolders(t *testing.T) {
 func TestHeartbeat_SlowAttemptAndDrain(t *testing.T) {
 	f := newFixture(t)
 	answer := make(chan struct{})
-	shop := dispatchertest.NewReceiver(t, dispatchertest.After(answer, http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	shop, acme := f.Shop(t, dispatchertest.After(answer, http.StatusOK))
 	f.Event(t, acme.MerchantID)
 	first := start(t, f.dispatcher(t))
 	shop.Await(t, 1)
@@ -136,49 +128,5 @@ func TestHeartbeat_SlowAttemptAndDrain(t *testing.T) {
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if n := len(shop.IDs()); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
-	}
-}
-
-// A dispatcher that was frozen sends nothing of what it had leased before it has made a heartbeat. If others have removed it in the meantime, it
-// sends nothing of that at all.
-func TestAttempt_AfterFreeze(t *testing.T) {
-	for name, removed := range map[string]bool{"still there": false, "removed": true} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-			acme := f.EndpointAt(shop.URL, 7)
-			f.Event(t, acme.MerchantID)
-			f.Event(t, acme.MerchantID)
-			var frozen atomic.Int64
-			d := f.dispatcher(t, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(time.Duration(frozen.Load())) } })
-			from := d.holders.In(7)
-			name, err := from.Confirm(t.Context())
-			dispatchertest.Must(t, err)
-			leased, err := f.Outbox.Lease(t.Context(), 7, outbox.LeaseRequest{HolderIdentity: name, For: time.Hour, Limit: 2})
-			dispatchertest.Must(t, err)
-			attempt := func(lease outbox.Lease, startBy time.Duration) queue.Result {
-				now := d.now()
-				return d.Attempt(t.Context(), queue.Job{Lease: lease, Holder: name, Endpoint: acme, Asked: now, RedisNow: now, StartBy: now.Add(startBy), LeaseEnd: now.Add(time.Hour)})
-			}
-			frozen.Store(int64(time.Hour))
-			if removed {
-				gone, err := f.Outbox.RemoveHolder(t.Context(), f.Outbox.HolderBuckets()[0], name, "1")
-				if err != nil || !gone {
-					t.Fatalf("removed: %t, %v", gone, err)
-				}
-			}
-			if result := attempt(leased.Leases[0], 0); result != queue.Inconclusive || len(shop.IDs()) != 0 {
-				t.Errorf("without a heartbeat: result %v, %d attempts", result, len(shop.IDs()))
-			}
-			_, err = from.Confirm(t.Context())
-			dispatchertest.Must(t, err)
-			want, attempts := queue.Succeeded, 1
-			if removed {
-				want, attempts = queue.Inconclusive, 0
-			}
-			if result := attempt(leased.Leases[1], dispatchertest.Patience); result != want || len(shop.IDs()) != attempts {
-				t.Errorf("after a heartbeat: result %v, %d attempts, want %v, %d", result, len(shop.IDs()), want, attempts)
-			}
-		})
 	}
 }

@@ -1,8 +1,6 @@
-// Package queue shares the attempts of a dispatcher among merchants, so that the events of a slow or dead endpoint take neither places nor
-// time of others. Events that find no room here stay in Redis, where any free dispatcher takes them.
-//
 // The way of a job: Offer puts it into the queue of its account. As soon as there is a place, take takes it, work has the Worker make its
 // attempt, and finish frees the place and takes the next job.
+
 package queue
 
 import (
@@ -13,48 +11,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
-	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-)
-
-// Job is a leased event and its endpoint.
-type Job struct {
-	Lease    outbox.Lease
-	Holder   string // the name that the lease is under
-	Endpoint endpoints.Endpoint
-	// Asked is when the lease was requested, by this program's clock, and RedisNow is the same time by the clock of Redis.
-	Asked, RedisNow time.Time
-	// Occurred is the time of the event, by this program's clock.
-	Occurred time.Time
-	// StartBy is the last time to start an attempt that ends before the lease, at LeaseEnd.
-	StartBy, LeaseEnd time.Time
-}
-
-// Why a job is deferred. They label a metric.
-const (
-	DeferredBusy     = "busy"
-	DeferredBreaker  = "breaker"
-	DeferredStopping = "stopping"
-)
-
-// Result is what an attempt says about its endpoint.
-type Result int
-
-// The results of attempts. An Inconclusive one says nothing about the endpoint.
-const (
-	Inconclusive Result = iota
-	Succeeded
-	Failed
 )
 
 // Worker does what becomes of jobs.
 type Worker interface {
 	// Attempt makes an attempt and records its result.
-	Attempt(ctx context.Context, j Job) Result
+	Attempt(ctx context.Context, j attempt.Job) attempt.Result
 	// Defer puts jobs back into Redis, to be due after the delay.
-	Defer(ctx context.Context, delay time.Duration, reason string, jobs ...Job)
+	Defer(ctx context.Context, delay time.Duration, reason string, jobs ...attempt.Job)
 }
 
 // Queues share a dispatcher's attempts among merchants: one queue for each account.
@@ -151,15 +118,15 @@ func (q *Queues) Room(bucket session.Bucket) (room map[string]int, each int) {
 }
 
 // Offer queues a job, or returns for how long to defer it, and why. ctx is the context of attempts.
-func (q *Queues) Offer(ctx context.Context, j Job) (delay time.Duration, reason string, taken bool) {
+func (q *Queues) Offer(ctx context.Context, j attempt.Job) (delay time.Duration, reason string, taken bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return 0, DeferredStopping, false
+		return 0, attempt.DeferredStopping, false
 	}
 	queue := q.queue(j)
 	if open := queue.breaker.remaining(q.now()); open > 0 {
-		return open, DeferredBreaker, false
+		return open, attempt.DeferredBreaker, false
 	}
 	queue.jobs = append(queue.jobs, j)
 	q.waiting++
@@ -176,10 +143,10 @@ func (q *Queues) start(ctx context.Context) {
 }
 
 // take takes a place and a job for it. false: there is no place, or no job.
-func (q *Queues) take() (queue *accountQueue, next Job, ok bool) {
+func (q *Queues) take() (queue *accountQueue, next attempt.Job, ok bool) {
 	queue = q.next()
 	if queue == nil {
-		return nil, Job{}, false
+		return nil, attempt.Job{}, false
 	}
 	next = queue.pop()
 	q.waiting--
@@ -195,11 +162,11 @@ func (q *Queues) take() (queue *accountQueue, next Job, ok bool) {
 
 // work makes an attempt, and further ones while there are any: the stack of a new goroutine would have to grow for each. A job that has waited
 // so long that its lease could end during the attempt is deferred.
-func (q *Queues) work(ctx context.Context, queue *accountQueue, j Job) {
+func (q *Queues) work(ctx context.Context, queue *accountQueue, j attempt.Job) {
 	for ok := true; ok; {
-		started, result := time.Now(), Inconclusive // a jump of the clock is no slow attempt
+		started, result := time.Now(), attempt.Inconclusive // a jump of the clock is no slow attempt
 		if q.now().After(j.StartBy) {
-			q.worker.Defer(ctx, 0, DeferredBusy, j)
+			q.worker.Defer(ctx, 0, attempt.DeferredBusy, j)
 		} else {
 			result = q.worker.Attempt(ctx, j)
 		}
@@ -209,23 +176,23 @@ func (q *Queues) work(ctx context.Context, queue *accountQueue, j Job) {
 
 // finish frees the place of an attempt, and takes the next job. If the result opens the breaker, it defers the waiting jobs of the
 // endpoint.
-func (q *Queues) finish(ctx context.Context, queue *accountQueue, j Job, result Result, took time.Duration) (*accountQueue, Job, bool) {
+func (q *Queues) finish(ctx context.Context, queue *accountQueue, j attempt.Job, result attempt.Result, took time.Duration) (*accountQueue, attempt.Job, bool) {
 	q.mu.Lock()
 	q.count(queue, -1)
-	if result != Inconclusive {
+	if result != attempt.Inconclusive {
 		queue.note(took)
 	}
-	var rest []Job
+	var rest []attempt.Job
 	var delay time.Duration
 	switch result {
-	case Succeeded:
+	case attempt.Succeeded:
 		queue.breaker.succeeded()
-	case Failed:
+	case attempt.Failed:
 		if queue.breaker.failed(q.now()) {
 			rest, delay = queue.clear(), queue.breaker.remaining(q.now())
 			q.waiting -= len(rest)
 		}
-	case Inconclusive:
+	case attempt.Inconclusive:
 	}
 	q.enlist(queue)
 	if queue.idle() && !queue.breaker.failing() {
@@ -235,7 +202,7 @@ func (q *Queues) finish(ctx context.Context, queue *accountQueue, j Job, result 
 	q.start(ctx)
 	q.mu.Unlock()
 	if len(rest) > 0 {
-		q.worker.Defer(ctx, delay, DeferredBreaker, rest...)
+		q.worker.Defer(ctx, delay, attempt.DeferredBreaker, rest...)
 	}
 	return next, nextJob, ok
 }
@@ -244,7 +211,7 @@ func (q *Queues) finish(ctx context.Context, queue *accountQueue, j Job, result 
 func (q *Queues) Close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
-	var rest []Job
+	var rest []attempt.Job
 	for _, queues := range &q.queues {
 		for _, queue := range queues {
 			rest = append(rest, queue.clear()...)
@@ -253,7 +220,7 @@ func (q *Queues) Close(ctx context.Context) {
 	}
 	q.waiting = 0
 	q.mu.Unlock()
-	q.worker.Defer(ctx, 0, DeferredStopping, rest...)
+	q.worker.Defer(ctx, 0, attempt.DeferredStopping, rest...)
 }
 
 // Wait reports whether all attempts end within the timeout. Call it after Close.
@@ -288,7 +255,7 @@ func (q *Queues) Idle() bool {
 }
 
 // queue returns the queue of the job's account, which may be a new one.
-func (q *Queues) queue(j Job) *accountQueue {
+func (q *Queues) queue(j attempt.Job) *accountQueue {
 	bucket, account, namespace := j.Lease.Event.Bucket(), j.Lease.Event.Account(), j.Endpoint.Merchant.Namespace
 	if known := q.queues[bucket][account]; known != nil {
 		return known
@@ -381,7 +348,7 @@ func (q *Queues) count(queue *accountQueue, delta int) {
 // accountQueue is what a dispatcher holds for one account.
 type accountQueue struct {
 	tenant   *tenant
-	jobs     []Job // wait for an attempt
+	jobs     []attempt.Job // wait for an attempt
 	inFlight int
 	breaker  breaker
 	pace     time.Duration // of its attempts, a moving average; 0: not known
@@ -430,15 +397,15 @@ func (q *accountQueue) mayStart(limit int) bool {
 	return len(q.jobs) > 0 && q.inFlight < q.concurrency(limit)
 }
 
-func (q *accountQueue) pop() Job {
+func (q *accountQueue) pop() attempt.Job {
 	next := q.jobs[0]
-	q.jobs[0] = Job{} // free its memory
+	q.jobs[0] = attempt.Job{} // free its memory
 	q.jobs = q.jobs[1:]
 	return next
 }
 
 // clear empties the queue and returns its jobs.
-func (q *accountQueue) clear() []Job {
+func (q *accountQueue) clear() []attempt.Job {
 	jobs := q.jobs
 	q.jobs = nil
 	return jobs

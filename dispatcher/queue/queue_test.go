@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -26,11 +27,11 @@ type queueFixture struct {
 	clock    time.Time
 	started  []string
 	deferred []string
-	answers  map[string]chan Result
+	answers  map[string]chan attempt.Result
 }
 
 func newQueueFixture(limits Limits) *queueFixture {
-	f := &queueFixture{clock: noon, answers: map[string]chan Result{}}
+	f := &queueFixture{clock: noon, answers: map[string]chan attempt.Result{}}
 	f.Queues = New(f, limits, f.now)
 	return f
 }
@@ -47,16 +48,16 @@ func (f *queueFixture) pass(d time.Duration) {
 	f.clock = f.clock.Add(d)
 }
 
-func (f *queueFixture) answer(id string) chan Result {
+func (f *queueFixture) answer(id string) chan attempt.Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.answers[id] == nil {
-		f.answers[id] = make(chan Result, 1)
+		f.answers[id] = make(chan attempt.Result, 1)
 	}
 	return f.answers[id]
 }
 
-func (f *queueFixture) Attempt(_ context.Context, j Job) Result {
+func (f *queueFixture) Attempt(_ context.Context, j attempt.Job) attempt.Result {
 	id := j.Lease.Event.ID
 	answer := f.answer(id)
 	f.mu.Lock()
@@ -65,7 +66,7 @@ func (f *queueFixture) Attempt(_ context.Context, j Job) Result {
 	return <-answer
 }
 
-func (f *queueFixture) Defer(_ context.Context, _ time.Duration, reason string, jobs ...Job) {
+func (f *queueFixture) Defer(_ context.Context, _ time.Duration, reason string, jobs ...attempt.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range jobs {
@@ -74,9 +75,9 @@ func (f *queueFixture) Defer(_ context.Context, _ time.Duration, reason string, 
 }
 
 // newJob returns a job of a merchant. What is before a slash in its name is the namespace; else it has one of its own.
-func (f *queueFixture) newJob(merchant string, n int) Job {
+func (f *queueFixture) newJob(merchant string, n int) attempt.Job {
 	namespace, _, _ := strings.Cut(merchant, "/")
-	return Job{
+	return attempt.Job{
 		Lease:    outbox.Lease{Event: feed.Event{ID: fmt.Sprintf("%s%d", merchant, n), MerchantID: merchant}},
 		Endpoint: endpoints.Endpoint{Merchant: types.NamespacedName{Namespace: namespace}},
 		StartBy:  f.now().Add(13 * time.Second), LeaseEnd: f.now().Add(30 * time.Second),
@@ -126,12 +127,12 @@ func TestTake_EndpointsTakeTurns(t *testing.T) {
 	f.awaitStarted(t, "a0", "a1", "b0")
 	f.offerJob("c", 0) // all places are taken, and a is not ready
 	f.offerJob("b", 1)
-	f.answer("a0") <- Succeeded
+	f.answer("a0") <- attempt.Succeeded
 	f.awaitStarted(t, "a0", "a1", "b0", "c0") // c came before a and b could have another
-	f.answer("b0") <- Succeeded
+	f.answer("b0") <- attempt.Succeeded
 	f.awaitStarted(t, "a0", "a1", "b0", "b1", "c0")
 	for _, id := range []string{"a1", "a2", "a3", "b1", "c0"} {
-		f.answer(id) <- Succeeded
+		f.answer(id) <- attempt.Succeeded
 	}
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0")
 	f.Close(t.Context())
@@ -155,15 +156,15 @@ func TestTake_MorePlacesWithEachSuccess(t *testing.T) {
 		f.offerJob("a", n)
 	}
 	f.awaitStarted(t, "a0")
-	f.answer("a0") <- Succeeded
+	f.answer("a0") <- attempt.Succeeded
 	f.awaitStarted(t, "a0", "a1", "a2")
-	f.answer("a1") <- Succeeded
+	f.answer("a1") <- attempt.Succeeded
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4")
-	f.answer("a2") <- Succeeded
+	f.answer("a2") <- attempt.Succeeded
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4", "a5") // no more than three at a time
-	f.answer("a3") <- Failed
+	f.answer("a3") <- attempt.Failed
 	for n := 4; n < 9; n++ {
-		f.answer(fmt.Sprintf("a%d", n)) <- Succeeded
+		f.answer(fmt.Sprintf("a%d", n)) <- attempt.Succeeded
 	}
 	f.awaitStarted(t, "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
 	f.Close(t.Context())
@@ -178,15 +179,15 @@ func TestTake_FailingEndpoint(t *testing.T) {
 		f.offerJob("a", n)
 	}
 	f.awaitStarted(t, "a0", "a1")
-	f.answer("a0") <- Failed
-	f.answer("a1") <- Failed
+	f.answer("a0") <- attempt.Failed
+	f.answer("a1") <- attempt.Failed
 	for n, started := 2, []string{"a0", "a1"}; n < BreakerThreshold; n++ {
 		started = append(started, fmt.Sprintf("a%d", n))
 		f.awaitStarted(t, started...)
-		f.answer(started[n]) <- Failed
+		f.answer(started[n]) <- attempt.Failed
 	}
 	f.awaitDeferred(t, "a5 breaker", "a6 breaker", "a7 breaker", "a8 breaker")
-	if after, why := f.offerJob("a", 9); why != DeferredBreaker || after != minOpen {
+	if after, why := f.offerJob("a", 9); why != attempt.DeferredBreaker || after != minOpen {
 		t.Errorf("while it is open: %s, after %s", why, after)
 	}
 	if _, why := f.offerJob("b", 0); why != "" {
@@ -196,11 +197,11 @@ func TestTake_FailingEndpoint(t *testing.T) {
 	f.offerJob("a", 10)
 	f.offerJob("a", 11)
 	f.awaitStarted(t, "a0", "a1", "a10", "a2", "a3", "a4", "b0")
-	f.answer("a10") <- Succeeded
+	f.answer("a10") <- attempt.Succeeded
 	f.offerJob("a", 12)
 	f.awaitStarted(t, "a0", "a1", "a10", "a11", "a12", "a2", "a3", "a4", "b0")
 	for _, id := range []string{"a11", "a12", "b0"} {
-		f.answer(id) <- Succeeded
+		f.answer(id) <- attempt.Succeeded
 	}
 	f.Close(t.Context())
 	f.Wait(dispatchertest.Patience)
@@ -214,10 +215,10 @@ func TestWork_LateJobIsDeferred(t *testing.T) {
 	f.awaitStarted(t, "a0")
 	f.pass(13*time.Second + time.Millisecond)
 	f.offerJob("a", 2)
-	f.answer("a0") <- Succeeded
+	f.answer("a0") <- attempt.Succeeded
 	f.awaitDeferred(t, "a1 busy")
 	f.awaitStarted(t, "a0", "a2")
-	f.answer("a2") <- Succeeded
+	f.answer("a2") <- attempt.Succeeded
 	f.Close(t.Context())
 	f.Wait(dispatchertest.Patience)
 }
@@ -249,7 +250,7 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 	}
 	want("eight waiting events", map[string]int{"a": 0}, 0)
 	for _, id := range []string{"b0", "c0", "d0", "e0", "e1", "e2", "e3", "a0"} {
-		f.answer(id) <- Succeeded
+		f.answer(id) <- attempt.Succeeded
 	}
 	f.awaitStarted(t, "a0", "a1", "b0", "c0", "d0", "e0", "e1", "e2", "e3")
 	want("half of the queue", map[string]int{"a": 1}, 2)
@@ -258,10 +259,10 @@ func TestRoom_BoundsWaitingJobs(t *testing.T) {
 	}
 	f.Close(t.Context())
 	f.awaitDeferred(t, "a2 stopping")
-	if after, why := f.offerJob("e", 0); why != DeferredStopping || after != 0 {
+	if after, why := f.offerJob("e", 0); why != attempt.DeferredStopping || after != 0 {
 		t.Errorf("after it was closed: %s, after %s", why, after)
 	}
-	f.answer("a1") <- Succeeded
+	f.answer("a1") <- attempt.Succeeded
 	f.Wait(dispatchertest.Patience)
 }
 
@@ -282,7 +283,7 @@ func TestQueueLimits_Room(t *testing.T) {
 		"slow, no place left":   {10 * time.Second, 8, 0, 0},
 		"slow, nothing started": {10 * time.Second, 0, 9, 0},
 	} {
-		queue := &accountQueue{breaker: breaker{successes: 7}, inFlight: row.inFlight, jobs: make([]Job, row.waiting)}
+		queue := &accountQueue{breaker: breaker{successes: 7}, inFlight: row.inFlight, jobs: make([]attempt.Job, row.waiting)}
 		queue.note(row.took)
 		if got := limits.free(queue); got != row.want {
 			t.Errorf("%s: room for %d, want %d", name, got, row.want)
@@ -316,11 +317,11 @@ func TestTake_SlowEndpoints(t *testing.T) {
 
 	// The next places go to those who have the fewest in progress: namespaces first, then endpoints.
 	for i, want := range []string{"other4/quick-0", "other5/quick-0"} {
-		f.answer(slow(i) + "0") <- Succeeded
+		f.answer(slow(i) + "0") <- attempt.Succeeded
 		dispatchertest.Eventually(t, want+" has the place", func() bool { return slices.Contains(f.seen(&f.started), want) })
 	}
 	for i := range kept + 3 {
-		f.answer(slow(2+i) + "0") <- Succeeded
+		f.answer(slow(2+i) + "0") <- attempt.Succeeded
 	}
 	for i := range kept + 3 {
 		want := fmt.Sprintf("slow/quick%d-0", i)
@@ -337,7 +338,7 @@ func (f *queueFixture) finishAll(t *testing.T) {
 	dispatchertest.Eventually(t, "all attempts have ended", func() bool {
 		for _, id := range f.seen(&f.started) {
 			select {
-			case f.answer(id) <- Succeeded:
+			case f.answer(id) <- attempt.Succeeded:
 			default: // it was answered before
 			}
 		}
@@ -360,7 +361,7 @@ func TestTake_NamespacesShare(t *testing.T) {
 		f.offerJob(fmt.Sprintf("small/%02d-", i), 0)
 	}
 	for _, id := range f.seen(&f.started)[:8] {
-		f.answer(id) <- Succeeded
+		f.answer(id) <- attempt.Succeeded
 	}
 	dispatchertest.Eventually(t, "the places are shared", func() bool { return len(f.seen(&f.started)) == 16 })
 	f.mu.Lock()
@@ -381,7 +382,7 @@ func TestRoom_ForgetsOldFailures(t *testing.T) {
 	f := newQueueFixture(Limits{Concurrency: 1, MaxInFlight: 8, JobsPerAttempt: 16})
 	bucket := feed.Event{MerchantID: "a"}.Bucket()
 	f.offerJob("a", 0)
-	f.answer("a0") <- Failed
+	f.answer("a0") <- attempt.Failed
 	f.awaitInFlight(t, 0)
 	f.pass(maxIdle)
 	if room, _ := f.Room(bucket); len(room) != 1 {

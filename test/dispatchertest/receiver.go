@@ -1,6 +1,7 @@
 package dispatchertest
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
+	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 )
 
@@ -21,6 +23,12 @@ func NewSender(t *testing.T) *delivery.Client {
 	t.Cleanup(client.Close)
 	return client
 }
+
+// SenderFunc is a sender that makes no attempt over the network.
+type SenderFunc func() delivery.Result
+
+// Send returns the result.
+func (s SenderFunc) Send(context.Context, delivery.Request) delivery.Result { return s() }
 
 // Receiver is a merchant's endpoint, which marks what it could verify.
 type Receiver struct {
@@ -44,6 +52,13 @@ func NewReceiver(t *testing.T, answer func(before int, r *http.Request) int) *Re
 		r.Close()
 	})
 	return r
+}
+
+// Shop is the receiver and the endpoint of a new merchant in bucket 7.
+func (f *Fixture) Shop(t *testing.T, answer func(before int, r *http.Request) int) (*Receiver, endpoints.Endpoint) {
+	t.Helper()
+	shop := NewReceiver(t, answer)
+	return shop, f.EndpointAt(shop.URL, 7)
 }
 
 // Always answers each attempt with the status.
@@ -84,4 +99,12 @@ func (r *Receiver) Await(t *testing.T, attempts int) []inbox.Event {
 	t.Helper()
 	Eventually(t, "the endpoint gets its attempts", func() bool { return len(r.IDs()) >= attempts })
 	return r.inbox.Events()
+}
+
+// AwaitEvent waits until there have been more than n attempts, and expects the n-th event, counted from 0, to be this one.
+func (r *Receiver) AwaitEvent(t *testing.T, n int, id string) {
+	t.Helper()
+	if seen := r.Await(t, n+1); seen[n].ID != id {
+		t.Errorf("saw %s, want %s", seen[n].ID, id)
+	}
 }

@@ -1,17 +1,14 @@
-package dispatcher
+package lease
 
 import (
-	"context"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/queue"
@@ -23,31 +20,26 @@ import (
 )
 
 func TestLease_DropsUnsubscribed(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
+	f, shop, acme := newFixture(t) // it has not asked for session.created
 	f.Create(t, acme.MerchantID, func(n *store.NewSession) { n.EmitCreated = true })
 	gone := dispatchertest.NewMerchantID(7)
 	f.Index.Put(endpoints.Endpoint{MerchantID: gone, State: endpoints.Withdrawn})
 	f.Event(t, gone)
-	d := f.dispatcher(t)
-	start(t, d)
+	d := f.start(t)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	if n := len(shop.IDs()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
 	for _, kind := range []string{"session.created", "session.cancelled"} {
 		dispatchertest.Eventually(t, "one dropped event of kind "+kind+" is counted", func() bool {
-			return testutil.ToFloat64(d.metrics.events.WithLabelValues(kind, outcomeDropped)) == 1
+			return d.metric(t, "webhook_events_total", kind, "dropped") == 1
 		})
 	}
 }
 
 // A dispatcher whose watch is frozen does not know who subscribes by now: it sends, and drops nothing.
 func TestLease_FrozenWatch(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7) // it has not asked for session.created
+	f, shop, acme := newFixture(t) // it has not asked for session.created
 	unsubscribed := f.EndpointAt("", 7)
 	gone := endpoints.Endpoint{MerchantID: dispatchertest.NewMerchantID(7), State: endpoints.Withdrawn}
 	f.Index.Put(gone)
@@ -56,16 +48,12 @@ func TestLease_FrozenWatch(t *testing.T) {
 	for _, merchantID := range []string{unsubscribed.MerchantID, gone.MerchantID} {
 		f.Event(t, merchantID)
 	}
-	d := f.dispatcher(t)
-	start(t, d)
-	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
-	dispatchertest.Eventually(t, "all are deferred", func() bool { return deferrals() >= 3 })
+	d := f.start(t)
+	d.awaitDeferred(t, "frozen_watch", 3)
 	wanted := f.Event(t, acme.MerchantID)
-	if seen := shop.Await(t, 1); seen[0].ID != wanted {
-		t.Errorf("saw %s, want %s", seen[0].ID, wanted)
-	}
+	shop.AwaitEvent(t, 0, wanted)
 	for _, kind := range []string{"session.created", "session.cancelled"} {
-		if n := testutil.ToFloat64(d.metrics.events.WithLabelValues(kind, outcomeDropped)); n != 0 {
+		if n := d.metric(t, "webhook_events_total", kind, "dropped"); n != 0 {
 			t.Errorf("%v events of kind %s were dropped", n, kind)
 		}
 	}
@@ -78,38 +66,28 @@ func TestLease_FrozenWatch(t *testing.T) {
 
 // It does not know either to which target others send by now: a disabled one stays disabled.
 func TestLease_FrozenWatchResumesNothing(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	f.Disable(t, acme)
 	f.Moved(acme, "former")
 	f.Index.SetAge(endpoints.MaxAge + time.Second)
 	id := f.Event(t, acme.MerchantID)
-	d := f.dispatcher(t)
-	start(t, d)
-	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
-	dispatchertest.Eventually(t, "it is deferred", func() bool { return deferrals() >= 1 })
+	d := f.start(t)
+	d.awaitDeferred(t, "frozen_watch", 1)
 	if state := f.State(t, acme); !state.Disabled() || state.Target != acme.Target || len(shop.IDs()) > 0 {
 		t.Errorf("the endpoint is %+v after %d attempts", state, len(shop.IDs()))
 	}
 	f.Index.SetAge(0)
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 }
 
 // It does not know either whether the endpoint that it knows as disabled is still the merchant's: its events wait instead of becoming dead letters.
 func TestLease_FrozenWatchMakesNoDeadLetters(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, _, acme := newFixture(t)
 	f.Disable(t, acme)
 	f.Index.SetAge(endpoints.MaxAge + time.Second)
 	f.Event(t, acme.MerchantID)
-	d := f.dispatcher(t)
-	start(t, d)
-	deferrals := func() float64 { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredFrozen)) }
-	dispatchertest.Eventually(t, "it is deferred", func() bool { return deferrals() >= 1 })
+	d := f.start(t)
+	d.awaitDeferred(t, "frozen_watch", 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1, Dead: 1}) // Disable has made the dead letter
 	f.Index.SetAge(0)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
@@ -124,73 +102,57 @@ func (f testFixture) setOld(t *testing.T, id string) {
 
 // What was published of a merchant may be lost, however old the event is and whatever the watches have heard since.
 func TestLease_UnknownMerchant(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	stranger := dispatchertest.NewMerchantID(7)
 	id := f.Event(t, stranger)
 	f.setOld(t, id)
-	d := f.dispatcher(t)
-	start(t, d)
-	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnknown)) >= 1 })
+	d := f.start(t)
+	d.awaitDeferred(t, "unknown_merchant", 1)
 	dispatchertest.Eventually(t, "the merchant is logged", func() bool { return strings.Contains(f.Log.String(), stranger) })
 	acme.MerchantID = stranger
 	f.Index.Put(acme)
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 }
 
 // However old the event is, and however much the index knows.
 func TestLease_UndecodableMerchant(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	f.Index.Put(endpoints.Endpoint{MerchantID: acme.MerchantID, State: endpoints.Undecodable})
 	id := f.Event(t, acme.MerchantID)
 	f.setOld(t, id)
-	d := f.dispatcher(t)
-	start(t, d)
-	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUndecodable)) >= 1 })
+	d := f.start(t)
+	d.awaitDeferred(t, "merchant_decode_error", 1)
 	f.Index.Put(acme)
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 }
 
 // A webhook that is removed for a short time loses nothing.
 func TestLease_RemovedWebhook(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	removed := acme
 	removed.URL, removed.Target, removed.RemovedAt = "", "", time.Now()
 	f.Index.Put(removed)
 	id := f.Event(t, acme.MerchantID)
-	d := f.dispatcher(t)
-	start(t, d)
-	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredRemoved)) >= 1 })
+	d := f.start(t)
+	d.awaitDeferred(t, "webhook_removed", 1)
 	f.Index.Put(acme)
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 }
 
 // What has waited for another webhook is dropped, counted and logged once the operator allows it; later events are dropped as those of a
 // merchant that never had a webhook.
 func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
-	f := newFixture(t)
+	f := testFixture{dispatchertest.New(t)}
 	acme := f.EndpointAt("", 7)
 	acme.Target, acme.RemovedAt, acme.Dropped = "", time.Now().Add(-published.WebhookGrace-time.Minute), true
 	f.Index.Put(acme)
 	f.setOld(t, f.Event(t, acme.MerchantID)) // an hour old
 	f.Event(t, acme.MerchantID)
-	d := f.dispatcher(t)
-	start(t, d)
+	d := f.start(t)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	for _, outcome := range []string{outcomeRemoved, outcomeDropped} {
+	for _, outcome := range []string{"webhook_removed", "dropped"} {
 		dispatchertest.Eventually(t, "one event is counted as "+outcome, func() bool {
-			return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcome)) == 1
+			return d.metric(t, "webhook_events_total", "session.cancelled", outcome) == 1
 		})
 	}
 	dispatchertest.Eventually(t, "the log says whose", func() bool {
@@ -200,50 +162,41 @@ func TestLease_RemovedWebhookIsGivenUp(t *testing.T) {
 
 // In a rolling upgrade newer events are left to newer dispatchers.
 func TestLease_UnknownKind(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	id := f.Event(t, acme.MerchantID)
 	record := storetest.BucketTag(7) + "event:" + id
 	storetest.ChangeEvent(t, f.Redis(t), record, storetest.EventKind, "session.refunded")
-	d := f.dispatcher(t)
-	start(t, d)
-	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsupported)) >= 1 })
+	d := f.start(t)
+	d.awaitDeferred(t, "unsupported_event", 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
 	if n := len(shop.IDs()); n != 0 {
 		t.Errorf("%d attempts", n)
 	}
 	storetest.ChangeEvent(t, f.Redis(t), record, storetest.EventKind, "session.cancelled") // as if the dispatcher were newer
 	f.MakeDue(t, 7, id)
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 }
 
 // An event that Redis has expired is counted.
 func TestLease_ExpiredEvent(t *testing.T) {
-	f := newFixture(t)
+	f := testFixture{dispatchertest.New(t)}
 	id := f.Event(t, dispatchertest.NewMerchantID(7))
 	if err := f.Redis(t).Del(t.Context(), storetest.BucketTag(7)+"event:"+id).Err(); err != nil { // as Redis does after 30 days
 		t.Fatal(err)
 	}
-	d := f.dispatcher(t)
-	start(t, d)
+	d := f.start(t)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	dispatchertest.Eventually(t, "it is counted", func() bool { return testutil.ToFloat64(d.metrics.events.WithLabelValues("", outcomeExpired)) == 1 })
+	dispatchertest.Eventually(t, "it is counted", func() bool { return d.metric(t, "webhook_events_total", "", "expired") == 1 })
 }
 
 func TestLease_NoSigningSecret(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	signed := acme
 	acme.Secrets = nil
 	f.Index.Put(acme)
 	id := f.Event(t, acme.MerchantID)
-	d := f.dispatcher(t)
-	start(t, d)
-	dispatchertest.Eventually(t, "it is deferred", func() bool { return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnsigned)) >= 1 })
+	d := f.start(t)
+	d.awaitDeferred(t, "no_secret", 1)
 	if n := len(shop.IDs()); n != 0 {
 		t.Errorf("%d attempts without a signature", n)
 	}
@@ -253,17 +206,12 @@ func TestLease_NoSigningSecret(t *testing.T) {
 	}
 }
 
-// senderFunc is a sender that makes no attempt over the network.
-type senderFunc func() delivery.Result
-
-func (s senderFunc) Send(context.Context, delivery.Request) delivery.Result { return s() }
-
 // leaseAll leases what is due.
-func (f testFixture) leaseAll(t *testing.T, d *testDispatcher) {
+func (d *testLeaser) leaseAll(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
 		var err error
-		more, err = d.deliver(t.Context(), 7)
+		more, err = d.Deliver(t.Context(), 7)
 		dispatchertest.Must(t, err)
 	}
 }
@@ -288,30 +236,29 @@ return 1`
 // An endpoint that is down has 100,000 events waiting and gets a new one each second, which makes it due again. None of them is touched
 // until the breaker allows an attempt.
 func TestLease_OpenBreaker(t *testing.T) {
-	f := newFixture(t)
+	f := testFixture{dispatchertest.New(t)}
 	acme := f.EndpointAt("https://shop.example", 7)
 	const waiting = 100_000
 	f.backlog(t, acme.MerchantID, waiting)
-	d := f.dispatcher(t)
 	var attempts atomic.Int64
-	d.sender = senderFunc(func() delivery.Result {
+	d := f.leaser(dispatchertest.SenderFunc(func() delivery.Result {
 		attempts.Add(1)
 		return delivery.Result{Outcome: delivery.Failed, Reason: delivery.ReasonConnect}
-	})
+	}))
 	clock := noon
-	d.now = func() time.Time { return clock }
+	d.clock = func() time.Time { return clock }
 
 	// touched leases what is due, and returns how many events that took out of the queue.
 	touched := func() int {
 		t.Helper()
-		before := f.calls(t, "hgetall")
-		f.leaseAll(t, d)
-		return f.calls(t, "hgetall") - before
+		before := f.Commands(t)["hgetall"]
+		d.leaseAll(t)
+		return f.Commands(t)["hgetall"] - before
 	}
 	touched()
 	dispatchertest.Eventually(t, "the breaker is open", func() bool { return attempts.Load() == queue.BreakerThreshold && d.queues.InFlight() == 0 })
 	dispatchertest.Eventually(t, "the events that were leased wait in Redis", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(queue.DeferredBreaker)) >= jobsPerAttempt-queue.BreakerThreshold
+		return d.metric(t, "webhook_deferrals_total", attempt.DeferredBreaker) >= jobsPerAttempt-queue.BreakerThreshold
 	})
 	const seconds = 10 // by the clock of Redis the events that were leased are due again after five seconds
 	for second := range seconds {
@@ -330,7 +277,7 @@ func TestLease_OpenBreaker(t *testing.T) {
 	clock = clock.Add(queue.MaxOpen)
 	f.Event(t, acme.MerchantID)
 	const leasedAndDeferred = 2
-	if n := touched(); n == 0 || n > leasedAndDeferred*2*leaseBatch {
+	if n := touched(); n == 0 || n > leasedAndDeferred*2*attempt.Batch {
 		t.Errorf("%d events were touched when the breaker allowed an attempt", n)
 	}
 	dispatchertest.Eventually(t, "there is one attempt", func() bool { return attempts.Load() == queue.BreakerThreshold+1 && d.queues.InFlight() == 0 })
@@ -339,33 +286,32 @@ func TestLease_OpenBreaker(t *testing.T) {
 
 // One dispatcher has no egress: its breakers are open. The other one gets each event at once, however often the first one asks.
 func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
-	f := newFixture(t)
+	f := testFixture{dispatchertest.New(t)}
 	acme := f.EndpointAt("https://shop.example", 7)
-	isolated, d := f.dispatcher(t), f.dispatcher(t)
 	var attempts, delivered atomic.Int64
-	isolated.sender = senderFunc(func() delivery.Result {
+	isolated := f.leaser(dispatchertest.SenderFunc(func() delivery.Result {
 		attempts.Add(1)
 		return delivery.Result{Outcome: delivery.Failed, Reason: delivery.ReasonConnect}
-	})
-	d.sender = senderFunc(func() delivery.Result {
+	}))
+	d := f.leaser(dispatchertest.SenderFunc(func() delivery.Result {
 		delivered.Add(1)
 		return delivery.Result{Outcome: delivery.Delivered, Reason: delivery.ReasonDelivered}
-	})
-	isolated.now = func() time.Time { return noon } // its breaker stays open
+	}))
+	isolated.clock = func() time.Time { return noon } // its breaker stays open
 	dispatchertest.Eventually(t, "its breaker is open", func() bool {
 		f.Event(t, acme.MerchantID)
-		f.leaseAll(t, isolated)
+		isolated.leaseAll(t)
 		return attempts.Load() == queue.BreakerThreshold && isolated.queues.InFlight() == 0
 	})
 	dispatchertest.Eventually(t, "the other one has delivered what was deferred", func() bool {
-		f.leaseAll(t, d)
+		d.leaseAll(t)
 		return f.Redis(t).ZCard(t.Context(), storetest.BucketTag(7)+"queue").Val() == 0
 	})
 	for n := range 20 {
 		before := delivered.Load()
 		f.Event(t, acme.MerchantID)
-		f.leaseAll(t, isolated)
-		f.leaseAll(t, d)
+		isolated.leaseAll(t)
+		d.leaseAll(t)
 		dispatchertest.Eventually(t, "the event is delivered", func() bool { return d.queues.InFlight() == 0 })
 		if delivered.Load() != before+1 {
 			t.Fatalf("event %d was not leased", n)
@@ -378,19 +324,14 @@ func TestLease_OtherDispatcherHasNoEgress(t *testing.T) {
 
 // One unreadable field of an endpoint's state makes no dead letter of its events. They are delivered once the state is repaired.
 func TestLease_UnreadableEndpoint(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	const events = 5
 	for range events {
 		f.Event(t, acme.MerchantID)
 	}
 	dispatchertest.Must(t, f.Redis(t).HSet(t.Context(), storetest.BucketTag(7)+"endpoint:"+acme.MerchantID, "target", acme.Target, "disabled", "soon").Err())
-	d := f.dispatcher(t)
-	start(t, d)
-	dispatchertest.Eventually(t, "they are deferred", func() bool {
-		return testutil.ToFloat64(d.metrics.deferred.WithLabelValues(deferredUnreadable)) >= events
-	})
+	d := f.start(t)
+	d.awaitDeferred(t, "endpoint_decode_error", events)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: events})
 	f.Moved(acme, "resumed")
 	f.Event(t, acme.MerchantID)
@@ -404,56 +345,54 @@ func TestWaitingAccounts(t *testing.T) {
 		change func(*endpoints.Endpoint)
 		reason string
 	}{
-		"unknown":       {func(e *endpoints.Endpoint) { *e = endpoints.Endpoint{MerchantID: e.MerchantID} }, deferredUnknown},
-		"not decodable": {func(e *endpoints.Endpoint) { e.State = endpoints.Undecodable }, deferredUndecodable},
-		"no secret":     {func(e *endpoints.Endpoint) { e.Secrets = nil }, deferredUnsigned},
+		"unknown":       {func(e *endpoints.Endpoint) { *e = endpoints.Endpoint{MerchantID: e.MerchantID} }, "unknown_merchant"},
+		"not decodable": {func(e *endpoints.Endpoint) { e.State = endpoints.Undecodable }, "merchant_decode_error"},
+		"no secret":     {func(e *endpoints.Endpoint) { e.Secrets = nil }, "no_secret"},
 		"no webhook": {func(e *endpoints.Endpoint) {
 			e.URL, e.Target, e.RemovedAt = "", "", time.Now()
-		}, deferredRemoved},
+		}, "webhook_removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
+			f := testFixture{dispatchertest.New(t)}
 			acme := f.EndpointAt("https://shop.example", 7)
 			waiting := acme
 			row.change(&waiting)
 			f.Index.Put(waiting)
 			const backlog = 100_000
 			f.backlog(t, acme.MerchantID, backlog)
-			d := f.dispatcher(t)
-			d.sender = senderFunc(func() delivery.Result {
+			d := f.leaser(dispatchertest.SenderFunc(func() delivery.Result {
 				return delivery.Result{Outcome: delivery.Delivered, Reason: delivery.ReasonDelivered}
-			})
+			}))
 			clock := time.Now()
-			d.now = func() time.Time { return clock }
-			before := f.calls(t, "zscore")
+			d.clock = func() time.Time { return clock }
+			before := f.Commands(t)["zscore"]
 			const seconds = 600
 			for second := range seconds {
 				clock = clock.Add(time.Second)
 				if second%60 == 0 {
 					f.Event(t, acme.MerchantID)
 				}
-				f.leaseAll(t, d)
+				d.leaseAll(t)
 			}
 			const leases = 2 // they are an hour old, so some are looked at every five minutes
-			if n := testutil.ToFloat64(d.metrics.deferred.WithLabelValues(row.reason)); n != leases*jobsPerAttempt {
+			if n := d.metric(t, "webhook_deferrals_total", row.reason); n != leases*jobsPerAttempt {
 				t.Errorf("%v events were deferred, want %d", n, leases*jobsPerAttempt)
 			}
-			if putBack := f.calls(t, "zscore") - before; putBack != leases*jobsPerAttempt {
+			if putBack := f.Commands(t)["zscore"] - before; putBack != leases*jobsPerAttempt {
 				t.Errorf("%d entries were put back, want %d", putBack, leases*jobsPerAttempt)
 			}
 			if n := f.Redis(t).ZCard(t.Context(), storetest.BucketTag(7)+"queue").Val(); n != backlog+seconds/60 {
 				t.Errorf("%d events wait, want %d", n, backlog+seconds/60)
 			}
-			_, err := d.countBacklog(t.Context())
-			dispatchertest.Must(t, err)
-			if overdue := testutil.ToFloat64(d.metrics.overdueEvent); overdue != 0 {
-				t.Errorf("an event waits for a dispatcher for %v s", overdue)
+			waits, err := f.Outbox.Backlog(t.Context(), 7, d.Paused(7)...)
+			if err != nil || waits.Overdue != 0 {
+				t.Errorf("an event waits for a dispatcher for %s: %v", waits.Overdue, err)
 			}
 			f.Index.Put(acme)
-			_, err = d.deliver(t.Context(), 7)
+			_, err = d.Deliver(t.Context(), 7)
 			dispatchertest.Must(t, err)
 			dispatchertest.Eventually(t, "its events are delivered", func() bool {
-				return testutil.ToFloat64(d.metrics.events.WithLabelValues("session.cancelled", outcomeDelivered)) >= jobsPerAttempt
+				return d.metric(t, "webhook_events_total", "session.cancelled", "delivered") >= jobsPerAttempt
 			})
 			d.queues.Close(t.Context())
 		})
@@ -462,19 +401,15 @@ func TestWaitingAccounts(t *testing.T) {
 
 // It must not become a dead letter because nobody has looked after disabled endpoints in between.
 func TestLease_ResumedEndpoint(t *testing.T) {
-	f := newFixture(t)
-	shop := dispatchertest.NewReceiver(t, dispatchertest.Always(http.StatusOK))
-	acme := f.EndpointAt(shop.URL, 7)
+	f, shop, acme := newFixture(t)
 	f.Disable(t, acme)
 	f.Moved(acme, "resumed")
 	id := f.Event(t, acme.MerchantID)
-	d := f.dispatcher(t)
-	if _, err := d.deliver(t.Context(), 7); err != nil {
+	d := f.leaser(dispatchertest.NewSender(t))
+	if _, err := d.Deliver(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
-	if seen := shop.Await(t, 1); seen[0].ID != id {
-		t.Errorf("saw %s, want %s", seen[0].ID, id)
-	}
+	shop.AwaitEvent(t, 0, id)
 	d.queues.Close(t.Context())
 	if !d.queues.Wait(dispatchertest.Patience) {
 		t.Error("the attempt never ended")
