@@ -66,9 +66,7 @@ func TestShutdown_FinishesAttemptsAndReleasesTheRest(t *testing.T) {
 		t.Error(err)
 	}
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 2})
-	if n := len(shop.IDs()); n != 1 {
-		t.Errorf("%d attempts, want 1", n)
-	}
+	shop.WantAttempts(t, 1)
 }
 
 // leased reports whether this many events are leased to somebody.
@@ -101,9 +99,7 @@ func TestShutdown_AbortsAfterTheTimeout(t *testing.T) {
 func TestShutdown_Idle(t *testing.T) {
 	f := newFixture(t)
 	stop := start(t, f.dispatcher(t))
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	dispatchertest.Must(t, stop())
 }
 
 func TestDispatcher_RedisRestarts(t *testing.T) {
@@ -207,9 +203,7 @@ func TestDispatcher_ClockJumps(t *testing.T) {
 		return len(missing) == 0
 	})
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	dispatchertest.Must(t, stop())
 }
 
 func TestDispatcher_TwoShareTheWork(t *testing.T) {
@@ -382,9 +376,7 @@ func TestTestMode_WebhookTestIsTriedOnce(t *testing.T) {
 	if after := f.state(t, acme.MerchantID); after.DisabledAt != before.DisabledAt || after.LastFailure != before.LastFailure || after.LastDelivery != before.LastDelivery {
 		t.Errorf("the endpoint was %+v and is %+v", before, after)
 	}
-	if n := len(shop.IDs()); n != 3 {
-		t.Errorf("%d attempts for 3 test events", n)
-	}
+	shop.WantAttempts(t, 3)
 }
 
 func (f testFixture) state(t *testing.T, merchantID string) outbox.EndpointState {
@@ -496,9 +488,7 @@ func TestAttempt_GoneDisables(t *testing.T) {
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	second := f.Event(t, acme.MerchantID)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 2})
-	if n := len(shop.IDs()); n != 1 {
-		t.Errorf("%d attempts, want 1", n)
-	}
+	shop.WantAttempts(t, 1)
 	reasons := map[string]string{}
 	for _, letter := range f.DeadLetters(t) {
 		reasons[letter.Event.ID] = letter.Reason
@@ -534,7 +524,5 @@ func TestAttempt_FailingLimitDisables(t *testing.T) {
 	}))
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	dispatchertest.Eventually(t, "it is reported", func() bool { return slices.Contains(f.reports.Reasons(), "EndpointDisabled") })
-	if n := len(shop.IDs()); n != 2 { // the second was more than the limit after the first
-		t.Errorf("%d attempts, want 2", n)
-	}
+	shop.WantAttempts(t, 2) // the second was more than the limit after the first
 }

@@ -120,13 +120,9 @@ func TestHeartbeat_SlowAttemptAndDrain(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- first() }()
 	f.awaitHeartbeats(t, removal)
-	if n := len(shop.IDs()); n != 1 {
-		t.Errorf("%d attempts, want 1", n)
-	}
+	shop.WantAttempts(t, 1)
 	close(answer)
 	dispatchertest.Must(t, <-stopped)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if n := len(shop.IDs()); n != 1 {
-		t.Errorf("%d attempts, want 1", n)
-	}
+	shop.WantAttempts(t, 1)
 }

@@ -200,7 +200,11 @@ func (w *Worker) recordFailure(ctx context.Context, j Job, result delivery.Resul
 	}
 	if effect.Disabled {
 		w.Log.Warn("disabled an endpoint", "merchantID", j.Lease.Event.MerchantID, "reason", result.Reason)
-		w.Metrics.disabled(failure.Gone)
+		cause := outbox.EndpointFailing
+		if failure.Gone {
+			cause = outbox.EndpointGone
+		}
+		w.Metrics.endpointsDisabled.WithLabelValues(cause).Inc()
 		w.HealthChanged.Set()
 	}
 	return Failed

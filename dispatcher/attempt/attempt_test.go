@@ -27,9 +27,7 @@ func TestAttempt_RepeatsTheSameBytes(t *testing.T) {
 	seen := shop.Await(t, 3)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	stop()
-	if len(shop.IDs()) != 3 {
-		t.Errorf("%d attempts, want 3", len(shop.IDs()))
-	}
+	shop.WantAttempts(t, 3)
 	if len(seen) != 1 || seen[0].ID != id || seen[0].Attempts != 3 || !seen[0].Verified {
 		t.Errorf("the attempts were %+v, want three of %s with the same bytes", seen, id)
 	}
@@ -105,9 +103,7 @@ func TestAttempt_FormerURLGoneWithALateWatch(t *testing.T) {
 	present.AwaitEvent(t, 0, id)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
 	stop()
-	if n := len(former.IDs()); n != 2 {
-		t.Errorf("%d attempts at the former URL, want 2", n)
-	}
+	former.WantAttempts(t, 2)
 	if letters := f.DeadLetters(t); len(letters) != 0 {
 		t.Errorf("dead letters: %+v", letters)
 	}
@@ -121,9 +117,7 @@ func TestAttempt_DeadLetterAfterTheSchedule(t *testing.T) {
 	stop := f.start(t, f.worker(t))
 	f.AwaitBacklog(t, 7, outbox.Backlog{Dead: 1})
 	stop()
-	if n := len(shop.IDs()); n != 4 { // as many as the schedule has entries
-		t.Errorf("%d attempts, want 4", n)
-	}
+	shop.WantAttempts(t, 4) // as many as the schedule has entries
 	letters := f.DeadLetters(t)
 	if len(letters) != 1 || letters[0].Event.ID != id || letters[0].Attempts != 4 || letters[0].Reason != "status_5xx" {
 		t.Errorf("dead letters: %+v", letters)

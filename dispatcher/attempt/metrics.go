@@ -125,15 +125,6 @@ func (m *Metrics) attempted(event feed.Event, result string, duration time.Durat
 	m.attemptDuration.Observe(duration.Seconds())
 }
 
-// disabled counts an endpoint that was disabled because it is gone, or else because it failed for too long.
-func (m *Metrics) disabled(gone bool) {
-	cause := outbox.EndpointFailing
-	if gone {
-		cause = outbox.EndpointGone
-	}
-	m.endpointsDisabled.WithLabelValues(cause).Inc()
-}
-
 // finished counts an event that was delivered, dropped or given up.
 func (m *Metrics) finished(event feed.Event, outcome string) {
 	if event.TestMode {

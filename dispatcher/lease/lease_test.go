@@ -27,9 +27,7 @@ func TestLease_DropsUnsubscribed(t *testing.T) {
 	f.Event(t, gone)
 	d := f.start(t)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if n := len(shop.IDs()); n != 0 {
-		t.Errorf("%d attempts", n)
-	}
+	shop.WantAttempts(t, 0)
 	for _, kind := range []string{"session.created", "session.cancelled"} {
 		dispatchertest.Eventually(t, "one dropped event of kind "+kind+" is counted", func() bool {
 			return d.metric(t, "webhook_events_total", kind, "dropped") == 1
@@ -59,9 +57,7 @@ func TestLease_FrozenWatch(t *testing.T) {
 	}
 	f.Index.SetAge(0)
 	f.AwaitBacklog(t, 7, outbox.Backlog{})
-	if n := len(shop.IDs()); n != 1 {
-		t.Errorf("%d attempts", n)
-	}
+	shop.WantAttempts(t, 1)
 }
 
 // It does not know either to which target others send by now: a disabled one stays disabled.
@@ -169,9 +165,7 @@ func TestLease_UnknownKind(t *testing.T) {
 	d := f.start(t)
 	d.awaitDeferred(t, "unsupported_event", 1)
 	f.AwaitBacklog(t, 7, outbox.Backlog{Due: 1})
-	if n := len(shop.IDs()); n != 0 {
-		t.Errorf("%d attempts", n)
-	}
+	shop.WantAttempts(t, 0)
 	storetest.ChangeEvent(t, f.Redis(t), record, storetest.EventKind, "session.cancelled") // as if the dispatcher were newer
 	f.MakeDue(t, 7, id)
 	shop.AwaitEvent(t, 0, id)
@@ -197,9 +191,7 @@ func TestLease_NoSigningSecret(t *testing.T) {
 	id := f.Event(t, acme.MerchantID)
 	d := f.start(t)
 	d.awaitDeferred(t, "no_secret", 1)
-	if n := len(shop.IDs()); n != 0 {
-		t.Errorf("%d attempts without a signature", n)
-	}
+	shop.WantAttempts(t, 0)
 	f.Index.Put(signed)
 	if seen := shop.Await(t, 1); seen[0].ID != id || !seen[0].Verified {
 		t.Errorf("saw %+v, want %s", seen[0], id)

@@ -108,3 +108,11 @@ func (r *Receiver) AwaitEvent(t *testing.T, n int, id string) {
 		t.Errorf("saw %s, want %s", seen[n].ID, id)
 	}
 }
+
+// WantAttempts expects so many attempts until now.
+func (r *Receiver) WantAttempts(t *testing.T, want int) {
+	t.Helper()
+	if n := len(r.IDs()); n != want {
+		t.Errorf("%d attempts, want %d", n, want)
+	}
+}
