@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/dispatcher/egress"
@@ -17,7 +18,9 @@ import (
 // take all memory, and a few handshakes a second all processors.
 const (
 	maxHandshakeBytes = 24 << 10
-	maxCertificates   = 10 // of well-known chains the longest have five
+	// maxAnsweredBytes is what may arrive after a request: header, the part of the body that is read, and the rest of its record.
+	maxAnsweredBytes = maxHeaderBytes + maxAnswerBytes + 20<<10
+	maxCertificates  = 10 // of well-known chains the longest have five
 	// maxURIs and maxParts are of all certificates together. A URI of two bytes takes 140 once it is parsed, another part at most a tenth of that.
 	maxURIs, maxParts = 20, 1500
 	// maxRSABits and maxRSAExponent are of the keys of issuers.
@@ -25,8 +28,8 @@ const (
 )
 
 var (
-	errHandshakeTooLong = errors.New("the endpoint sends too much before the handshake has ended")
-	errCertificates     = errors.New("the certificates of the endpoint cost too much")
+	errTooLong      = errors.New("the endpoint sends too much in the handshake or in its answer")
+	errCertificates = errors.New("the certificates of the endpoint cost too much")
 )
 
 // dialTLS returns what opens connections over TLS, within the timeout.
@@ -43,7 +46,8 @@ func dialTLS(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration)
 		}
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		bounded := &handshakeConn{Conn: connection, left: maxHandshakeBytes}
+		bounded := &boundedConn{Conn: connection}
+		bounded.left.Store(maxHandshakeBytes)
 		secured := tls.Client(bounded, &tls.Config{
 			ServerName:         host,
 			MinVersion:         tls.VersionTLS12,
@@ -54,8 +58,7 @@ func dialTLS(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration)
 			_ = connection.Close()
 			return nil, err
 		}
-		bounded.over = true
-		return secured, nil
+		return &securedConn{secured, bounded}, nil
 	}
 }
 
@@ -95,22 +98,36 @@ func parts(c *x509.Certificate) int {
 		len(c.PermittedEmailAddresses) + len(c.ExcludedEmailAddresses) + len(c.PermittedURIDomains) + len(c.ExcludedURIDomains)
 }
 
-// handshakeConn bounds what is read until the handshake is over.
-type handshakeConn struct {
+// boundedConn bounds what is read.
+type boundedConn struct {
 	net.Conn
 
-	left int
-	over bool
+	left atomic.Int64
 }
 
-func (c *handshakeConn) Read(into []byte) (int, error) {
-	if c.over {
-		return c.Conn.Read(into)
+func (c *boundedConn) Read(into []byte) (int, error) {
+	left := c.left.Load()
+	if left <= 0 {
+		return 0, errTooLong
 	}
-	if c.left == 0 {
-		return 0, errHandshakeTooLong
-	}
-	n, err := c.Conn.Read(into[:min(len(into), c.left)])
-	c.left -= n
+	n, err := c.Conn.Read(into[:min(int64(len(into)), left)])
+	c.left.Add(-int64(n))
 	return n, err
 }
+
+// securedConn bounds what an endpoint sends for each request: it may ask for new keys sixteen times for each byte of an answer, and crypto/tls
+// answers each.
+type securedConn struct {
+	*tls.Conn
+
+	under *boundedConn
+}
+
+// Write sends a request, so an answer may follow.
+func (c *securedConn) Write(from []byte) (int, error) {
+	c.under.left.Store(maxAnsweredBytes)
+	return c.Conn.Write(from)
+}
+
+// Close sends no last message of TLS: it would wait for the answer to a KeyUpdate, forever if the endpoint does not read.
+func (c *securedConn) Close() error { return c.under.Close() }
