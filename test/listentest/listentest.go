@@ -41,8 +41,12 @@ func Start(t *testing.T, execute Execute, state string, args ...string) *Listeni
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &Listening{t: t, stop: cancel, ended: make(chan int, 1)}
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &l.Out, ErrOut: &l.Problems}
-	go func() { l.ended <- execute(ctx, streams, args) }()
-	t.Cleanup(cancel)
+	var running sync.WaitGroup
+	running.Go(func() { l.ended <- execute(ctx, streams, args) })
+	t.Cleanup(func() { // it writes its state until it ends, so the directory is removed after that
+		cancel()
+		running.Wait()
+	})
 	return l
 }
 
