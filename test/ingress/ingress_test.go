@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -101,9 +102,9 @@ type stream struct {
 	lines *bufio.Reader
 }
 
-func open(t *testing.T, client *http.Client, base, id string) (stream, error) {
+func open(ctx context.Context, t *testing.T, client *http.Client, base, id string) (stream, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/v1/public/sessions/"+id, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/public/sessions/"+id, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestStream(t *testing.T) {
 				o.Streams.Heartbeat = heartbeat
 			})
 			p, id := start(t, newService(t, replica), readTimeout), charge(t, key)
-			s, err := open(t, client(t, till), "http://"+p.IPv4, id)
+			s, err := open(t.Context(), t, client(t, till), "http://"+p.IPv4, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,12 +176,16 @@ func TestStream_2000(t *testing.T) {
 			var opened, ended sync.WaitGroup
 			failures := make(chan error, 2*many)
 			one := client(t, till)
+			one.Timeout = 0 // the first stream waits until all are open, however long that takes here
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			patience := time.AfterFunc(4*fixture.Patience, giveUp)
 			atOnce := make(chan struct{}, 100)
 			for range many {
 				opened.Add(1)
 				ended.Go(func() {
 					atOnce <- struct{}{}
-					s, err := open(t, one, "http://"+p.IPv4, id)
+					s, err := open(ctx, t, one, "http://"+p.IPv4, id)
 					if err == nil {
 						err = s.until("PENDING")
 					}
@@ -196,6 +201,7 @@ func TestStream_2000(t *testing.T) {
 				})
 			}
 			opened.Wait()
+			patience.Reset(fixture.Patience)
 			cancel(t, key, id)
 			ended.Wait()
 			if n := len(failures); n > 0 {
@@ -219,7 +225,7 @@ func TestDrain(t *testing.T) {
 			p, id := startProxy(t, name, leaving, replicas[1]), charge(t, key)
 			var streams []stream
 			for range 4 {
-				s, err := open(t, client(t, till), "http://"+p.IPv4, id)
+				s, err := open(t.Context(), t, client(t, till), "http://"+p.IPv4, id)
 				if err == nil {
 					err = s.until("PENDING")
 				}
