@@ -27,6 +27,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	fixturetest "github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/roomtest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -72,6 +73,19 @@ func TestPublicSession_Expires(t *testing.T) {
 	})
 	if got := r.call(http.MethodGet, sessions+"/"+id, key, ""); got.text("status") != "EXPIRED" {
 		t.Errorf("the merchant reads %s", got.raw)
+	}
+}
+
+// What names no session is answered alike, whatever is wrong with it.
+func TestPublicSession_NotFound(t *testing.T) {
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	r := f.start()
+	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
+	for name, segment := range roomtest.UnknownIDs(id) {
+		t.Run(name, func(t *testing.T) {
+			r.call(http.MethodGet, public+"/"+segment, "", "").wantError(t, http.StatusNotFound, "session not found")
+		})
 	}
 }
 

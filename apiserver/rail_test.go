@@ -2,9 +2,11 @@ package apiserver_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,5 +147,50 @@ func TestRail_Rights(t *testing.T) {
 	}
 	if got := r.metric(`merchant_operator_http_unauthorized_total{reason="internal_token"}`); got != "8" {
 		t.Errorf("%q requests are counted as refused for their token, want 8", got)
+	}
+}
+
+// Of all concurrent requests one ends the session, and all get the same result.
+func TestRail_RaceWithCancel(t *testing.T) {
+	f := newFixture(t)
+	key, rail := f.key("till", f.merchant("acme")), f.rail("bank")
+	replicas := []*replica{f.start(), f.start()}
+	for range 40 {
+		id := replicas[0].call(http.MethodPost, sessions, key, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
+		var (
+			racers    sync.WaitGroup
+			mu        sync.Mutex
+			cancelled []int // statuses of HTTP
+			applied   []string
+			refunds   int
+		)
+		for i, r := range []*replica{replicas[0], replicas[1], replicas[0], replicas[1]} {
+			racers.Go(func() {
+				got := r.call(http.MethodPost, sessions+"/"+id+"/cancel", key, "")
+				mu.Lock()
+				defer mu.Unlock()
+				cancelled = append(cancelled, got.status)
+			})
+			racers.Go(func() {
+				got := r.report(id, rail, report(fmt.Sprintf("bank-%d", i), "COMPLETED", 1))
+				mu.Lock()
+				defer mu.Unlock()
+				if got.body["applied"] == true {
+					applied = append(applied, got.text("status"))
+				} else if got.text("action") == "REFUND_REQUIRED" {
+					refunds++
+				}
+			})
+		}
+		racers.Wait()
+		status := replicas[1].call(http.MethodGet, sessions+"/"+id, key, "").text("status")
+		for _, code := range cancelled {
+			if (code == http.StatusOK) != (status == "CANCELLED") || (code == http.StatusConflict) != (status == "COMPLETED") {
+				t.Errorf("the session is %s, and the cancels were answered %v", status, cancelled)
+			}
+		}
+		if want := map[string]int{"COMPLETED": 1, "CANCELLED": 0}[status]; len(applied) != want || refunds != 4-want {
+			t.Errorf("the session is %s, %v were applied and %d are refunded", status, applied, refunds)
+		}
 	}
 }

@@ -201,12 +201,3 @@ func (s step) check(t *testing.T, number int, got roomtest.Result) {
 		t.Fatalf("step %d (-want +got):\n%s", number, diff)
 	}
 }
-
-// The messages of bodies that are no object.
-const (
-	notAnObject = "body must be one JSON object"
-	notJSON     = "body is not valid JSON"
-	notUTF8     = "body is not valid UTF-8"
-	loneHalf    = "body has an unpaired surrogate escape"
-	tooLarge    = "body is larger than 16 KiB"
-)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
+	"github.com/merchant-operator/merchant-operator/test/roomtest"
 )
 
 const refundRefRule = "refundRef must be a string of 1 to 128 visible ASCII characters"
@@ -106,8 +107,8 @@ func TestRefund_BadBodies(t *testing.T) {
 	id := f.paid()
 	long := strings.Repeat("r", 129)
 	for name, test := range map[string]struct{ body, message string }{
-		"nothing":                 {``, notAnObject},
-		"not JSON":                {`paymentRef=bank-1`, notJSON},
+		"nothing":                 {``, roomtest.NotAnObject},
+		"not JSON":                {`paymentRef=bank-1`, roomtest.NotJSON},
 		"the refund twice":        {`{"paymentRef":"bank-1","refundRef":"a","refundRef":"b","amountCents":1}`, `duplicate field "refundRef"`},
 		"no payment":              {`{"refundRef":"a","amountCents":1}`, paymentRefRule},
 		"payment a number":        {`{"paymentRef":1,"refundRef":"a","amountCents":1}`, paymentRefRule},

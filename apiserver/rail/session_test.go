@@ -14,7 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// read has a rail read a session, and returns what it reads without the fields that are compared apart.
+// read returns what a rail reads of a session, without sessionId, which it compares itself.
 func (f *fixture) read(id, account string) map[string]any {
 	f.t.Helper()
 	got := f.get(id, account).Want(f.t, http.StatusOK)

@@ -16,6 +16,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 	"github.com/merchant-operator/merchant-operator/test/await"
+	"github.com/merchant-operator/merchant-operator/test/roomtest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
@@ -116,6 +117,7 @@ func TestSettle(t *testing.T) {
 					if err := f.cancel(id); (err != nil) != (step.want == "409") {
 						t.Fatalf("step %d: the cancel gets %v, want %s", i+1, err, step.want)
 					}
+					endedAt = float64(f.session(id).EndedAt.UnixMilli())
 					continue
 				}
 				got := replicas[i%2].settle(id, bank, step.report)
@@ -128,8 +130,11 @@ func TestSettle(t *testing.T) {
 				}
 			}
 			sess := f.session(id)
-			if endedAt != nil && float64(sess.EndedAt.UnixMilli()) != endedAt {
+			if endedAt != nil && float64(sess.EndedAt.UnixMilli()) != endedAt || endedAt == nil && !sess.EndedAt.IsZero() {
 				t.Errorf("endedAt is %v for the rail and %v for the merchant", endedAt, sess.EndedAt)
+			}
+			if _, seen, err := f.PublicSession(t.Context(), storetest.Payer(), sess.ID); err != nil || seen.Status != test.status {
+				t.Errorf("the payer sees %s, want %s: %v", seen.Status, test.status, err)
 			}
 			if sess.Status != test.status || sess.PaymentRef != test.shown["paymentRef"] || sess.Reason != test.shown["reason"] {
 				t.Errorf("the merchant sees %+v, want %s %v", sess, test.status, test.shown)
@@ -319,16 +324,16 @@ func reported(field string) string {
 }
 
 var badReports = map[string]struct{ body, message string }{
-	"nothing":             {``, notAnObject},
-	"null":                {`null`, notAnObject},
-	"an array":            {`[` + reported(`"x":1`) + `]`, notAnObject},
-	"not closed":          {`{"paymentRef":"bank-1"`, notJSON},
-	"two objects":         {`{}{}`, notJSON},
-	"a form":              {`paymentRef=bank-1&outcome=COMPLETED&amountCents=1`, notJSON},
-	"not UTF-8":           {reported("\"reason\":\"\xff\""), notUTF8},
-	"a lone surrogate":    {reported(`"reason":"\ud83d"`), loneHalf},
-	"16 KiB and more":     {reported(`"x":"` + strings.Repeat("x", 16<<10) + `"`), tooLarge},
-	"200 KB":              {reported(`"x":"` + strings.Repeat("x", 200_000) + `"`), tooLarge},
+	"nothing":             {``, roomtest.NotAnObject},
+	"null":                {`null`, roomtest.NotAnObject},
+	"an array":            {`[` + reported(`"x":1`) + `]`, roomtest.NotAnObject},
+	"not closed":          {`{"paymentRef":"bank-1"`, roomtest.NotJSON},
+	"two objects":         {`{}{}`, roomtest.NotJSON},
+	"a form":              {`paymentRef=bank-1&outcome=COMPLETED&amountCents=1`, roomtest.NotJSON},
+	"not UTF-8":           {reported("\"reason\":\"\xff\""), roomtest.NotUTF8},
+	"a lone surrogate":    {reported(`"reason":"\ud83d"`), roomtest.LoneSurrogate},
+	"16 KiB and more":     {reported(`"x":"` + strings.Repeat("x", 16<<10) + `"`), roomtest.BodyTooLarge},
+	"200 KB":              {reported(`"x":"` + strings.Repeat("x", 200_000) + `"`), roomtest.BodyTooLarge},
 	"the reference twice": {reported(`"paymentRef":"bank-1"`), `duplicate field "paymentRef"`},
 	"the outcome twice":   {reported(`"outcome":"FAILED"`), `duplicate field "outcome"`},
 	"the amount twice":    {reported(`"amountCents":2`), `duplicate field "amountCents"`},

@@ -13,7 +13,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/roomtest"
 )
 
-// newTestMode serves the path of test keys instead of those of rails, and returns a test key of acme.
+// newTestMode returns a fixture that serves the path of test keys instead of the paths of rails, and a test key of acme.
 func newTestMode(t *testing.T) (f *fixture, key string) {
 	t.Helper()
 	f = &fixture{Replica: roomtest.New(t, sharedRedis.URL()), t: t, redis: sharedRedis}

@@ -282,60 +282,55 @@ func TestCreate_Event(t *testing.T) {
 }
 
 const (
-	notAnObject = "body must be one JSON object"
-	notJSON     = "body is not valid JSON"
-	notUTF8     = "body is not valid UTF-8"
-	loneHalf    = "body has an unpaired surrogate escape"
-	amountRule  = "amountCents must be an integer from 1 to 10000000"
-	taxRule     = "taxCents must be an integer from 0 to 10000000"
-	tipRule     = "tipCents must be an integer from 0 to 10000000"
-	orderRule   = "orderRef must be a string of at most 255 characters without control characters"
-	emailRule   = "customerEmail must be a string with one e-mail address of at most 254 characters, without a display name"
-	tooLarge    = "body is larger than 16 KiB"
+	amountRule = "amountCents must be an integer from 1 to 10000000"
+	taxRule    = "taxCents must be an integer from 0 to 10000000"
+	tipRule    = "tipCents must be an integer from 0 to 10000000"
+	orderRule  = "orderRef must be a string of at most 255 characters without control characters"
+	emailRule  = "customerEmail must be a string with one e-mail address of at most 254 characters, without a display name"
 )
 
 // with returns a body that is good but for what is added to it.
 func with(field string) string { return `{"amountCents":1,` + field + `}` }
 
 var badBodies = map[string]struct{ body, message string }{
-	"nothing":                 {``, notAnObject},
-	"blanks":                  {" \n\t", notAnObject},
-	"null":                    {`null`, notAnObject},
-	"an array":                {`[]`, notAnObject},
-	"an array of an object":   {`[{"amountCents":1}]`, notAnObject},
-	"a string":                {`"amountCents"`, notAnObject},
-	"a number":                {`1`, notAnObject},
-	"not closed":              {`{"amountCents":1`, notJSON},
-	"closed wrongly":          {`{"amountCents":1]`, notJSON},
-	"a trailing comma":        {`{"amountCents":1,}`, notJSON},
-	"single quotes":           {`{'amountCents':1}`, notJSON},
-	"a bare name":             {`{amountCents:1}`, notJSON},
-	"a comment":               {`{"amountCents":1/**/}`, notJSON},
-	"a second object":         {`{"amountCents":1}{}`, notJSON},
-	"trailing text":           {`{"amountCents":1} x`, notJSON},
-	"a byte order mark":       {"\ufeff" + `{"amountCents":1}`, notJSON},
-	"a form":                  {`amountCents=1`, notJSON},
-	"NaN":                     {`{"amountCents":NaN}`, notJSON},
-	"Infinity":                {`{"amountCents":Infinity}`, notJSON},
-	"a leading zero":          {`{"amountCents":01}`, notJSON},
-	"a plus sign":             {`{"amountCents":+1}`, notJSON},
-	"hexadecimal":             {`{"amountCents":0x10}`, notJSON},
-	"a raw control character": {with("\"orderRef\":\"a\x01b\""), notJSON},
-	"a raw newline":           {with("\"orderRef\":\"a\nb\""), notJSON},
-	"a bad escape":            {with(`"orderRef":"\x41"`), notJSON},
-	"invalid UTF-8":           {with("\"orderRef\":\"\xff\""), notUTF8},
-	"overlong UTF-8":          {with("\"orderRef\":\"\xc0\xaf\""), notUTF8},
-	"a surrogate in UTF-8":    {with("\"orderRef\":\"\xed\xa0\x80\""), notUTF8},
-	"UTF-16":                  {"\xff\xfe{\x00}\x00", notUTF8},
-	"a lone high surrogate":   {with(`"orderRef":"\ud83d"`), loneHalf},
-	"a lone low surrogate":    {with(`"orderRef":"\ude00"`), loneHalf},
-	"two high surrogates":     {with(`"orderRef":"\ud83d\ud83d"`), loneHalf},
-	"a high one, then text":   {with(`"orderRef":"\uD83Dx\uDE00"`), loneHalf},
-	"a high one, an escape":   {with(`"orderRef":"\uD83D\n"`), loneHalf},
-	"a lone one in a name":    {with(`"\udead":1`), loneHalf},
-	"16 KiB and one byte":     {with(`"x":"` + strings.Repeat("x", 16<<10-23) + `"`), tooLarge},
-	"200 KB":                  {with(`"x":"` + strings.Repeat("x", 200_000) + `"`), tooLarge},
-	"200 KB of nothing":       {strings.Repeat(" ", 200_000), tooLarge},
+	"nothing":                 {``, roomtest.NotAnObject},
+	"blanks":                  {" \n\t", roomtest.NotAnObject},
+	"null":                    {`null`, roomtest.NotAnObject},
+	"an array":                {`[]`, roomtest.NotAnObject},
+	"an array of an object":   {`[{"amountCents":1}]`, roomtest.NotAnObject},
+	"a string":                {`"amountCents"`, roomtest.NotAnObject},
+	"a number":                {`1`, roomtest.NotAnObject},
+	"not closed":              {`{"amountCents":1`, roomtest.NotJSON},
+	"closed wrongly":          {`{"amountCents":1]`, roomtest.NotJSON},
+	"a trailing comma":        {`{"amountCents":1,}`, roomtest.NotJSON},
+	"single quotes":           {`{'amountCents':1}`, roomtest.NotJSON},
+	"a bare name":             {`{amountCents:1}`, roomtest.NotJSON},
+	"a comment":               {`{"amountCents":1/**/}`, roomtest.NotJSON},
+	"a second object":         {`{"amountCents":1}{}`, roomtest.NotJSON},
+	"trailing text":           {`{"amountCents":1} x`, roomtest.NotJSON},
+	"a byte order mark":       {"\ufeff" + `{"amountCents":1}`, roomtest.NotJSON},
+	"a form":                  {`amountCents=1`, roomtest.NotJSON},
+	"NaN":                     {`{"amountCents":NaN}`, roomtest.NotJSON},
+	"Infinity":                {`{"amountCents":Infinity}`, roomtest.NotJSON},
+	"a leading zero":          {`{"amountCents":01}`, roomtest.NotJSON},
+	"a plus sign":             {`{"amountCents":+1}`, roomtest.NotJSON},
+	"hexadecimal":             {`{"amountCents":0x10}`, roomtest.NotJSON},
+	"a raw control character": {with("\"orderRef\":\"a\x01b\""), roomtest.NotJSON},
+	"a raw newline":           {with("\"orderRef\":\"a\nb\""), roomtest.NotJSON},
+	"a bad escape":            {with(`"orderRef":"\x41"`), roomtest.NotJSON},
+	"invalid UTF-8":           {with("\"orderRef\":\"\xff\""), roomtest.NotUTF8},
+	"overlong UTF-8":          {with("\"orderRef\":\"\xc0\xaf\""), roomtest.NotUTF8},
+	"a surrogate in UTF-8":    {with("\"orderRef\":\"\xed\xa0\x80\""), roomtest.NotUTF8},
+	"UTF-16":                  {"\xff\xfe{\x00}\x00", roomtest.NotUTF8},
+	"a lone high surrogate":   {with(`"orderRef":"\ud83d"`), roomtest.LoneSurrogate},
+	"a lone low surrogate":    {with(`"orderRef":"\ude00"`), roomtest.LoneSurrogate},
+	"two high surrogates":     {with(`"orderRef":"\ud83d\ud83d"`), roomtest.LoneSurrogate},
+	"a high one, then text":   {with(`"orderRef":"\uD83Dx\uDE00"`), roomtest.LoneSurrogate},
+	"a high one, an escape":   {with(`"orderRef":"\uD83D\n"`), roomtest.LoneSurrogate},
+	"a lone one in a name":    {with(`"\udead":1`), roomtest.LoneSurrogate},
+	"16 KiB and one byte":     {with(`"x":"` + strings.Repeat("x", 16<<10-23) + `"`), roomtest.BodyTooLarge},
+	"200 KB":                  {with(`"x":"` + strings.Repeat("x", 200_000) + `"`), roomtest.BodyTooLarge},
+	"200 KB of nothing":       {strings.Repeat(" ", 200_000), roomtest.BodyTooLarge},
 
 	"no amount":                  {`{}`, amountRule},
 	"an amount in another case":  {`{"AmountCents":1,"amountcents":1}`, amountRule},

@@ -69,27 +69,7 @@ func TestGet_NotFound(t *testing.T) {
 	const missing = "session not found"
 	foreign := f.Call(http.MethodGet, path+"/"+id, stranger, "")
 	foreign.WantError(t, http.StatusNotFound, missing)
-	for name, segment := range map[string]string{
-		"never created":        "ps_aaaaaaaaaaaa000000000000000000",
-		"another bucket":       "ps_" + otherBucket(id) + id[5:],
-		"no such bucket":       "ps_ff" + id[5:],
-		"upper case merchant":  "ps_A" + id[4:],
-		"shorter":              id[:28],
-		"longer":               id + "0",
-		"another label":        "px_" + id[3:],
-		"a blank":              "%20",
-		"NUL":                  id[:10] + "%00" + id[11:],
-		"a slash":              id[:10] + "%2F" + id[11:],
-		"dots":                 "%2e%2e",
-		"a hash tag of Redis":  "%7Bb00m%7D:session:" + id,
-		"a wildcard":           "*",
-		"a line break":         id + "%0A",
-		"invalid UTF-8":        "%ff%fe",
-		"very long":            strings.Repeat("x", 8000),
-		"an umlaut":            "ps_00ä",
-		"an id in upper case":  strings.ToUpper(id),
-		"an id with a comment": id + "%3b--",
-	} {
+	for name, segment := range roomtest.UnknownIDs(id) {
 		t.Run(name, func(t *testing.T) {
 			got := f.Call(http.MethodGet, path+"/"+segment, key, "")
 			got.WantError(t, http.StatusNotFound, missing)
@@ -98,14 +78,6 @@ func TestGet_NotFound(t *testing.T) {
 			}
 		})
 	}
-}
-
-// otherBucket returns a bucket that is not the id's.
-func otherBucket(id string) string {
-	if id[3:5] == "00" {
-		return "01"
-	}
-	return "00"
 }
 
 func TestCancel(t *testing.T) {
@@ -175,7 +147,7 @@ func TestCancel_NotFound(t *testing.T) {
 	for _, request := range []struct{ key, segment string }{
 		{stranger, id},
 		{key, "ps_aaaaaaaaaaaa000000000000000000"},
-		{key, "ps_" + otherBucket(id) + id[5:]},
+		{key, roomtest.UnknownIDs(id)["another bucket"]},
 		{key, "x"},
 		{key, "%00"},
 		{key, id[:10] + "%2F" + id[11:]},
