@@ -13,7 +13,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
@@ -210,25 +209,17 @@ func (w *Worker) recordFailure(ctx context.Context, j Job, result delivery.Resul
 	return Failed
 }
 
-// recordPause is the time until a result that Redis did not take is written again.
-const recordPause = 250 * time.Millisecond
-
 // untilRecorded writes the result of an attempt until its lease ends, because an attempt without a recorded result is
 // repeated. It reports whether that is done. A second write, if only the answer of the first was lost, is found stale.
 func (w *Worker) untilRecorded(ctx context.Context, j Job, write func(context.Context) error) bool {
-	for {
-		err := write(context.WithoutCancel(ctx))
-		switch {
-		case err == nil:
-			return true
-		case errors.Is(err, outbox.ErrLeaseLost):
-			w.Metrics.leasesLost.Inc()
-			return false
-		case !errors.Is(err, redis.ErrUnavailable), !w.Now().Before(j.LeaseEnd), !loop.Pause(ctx, recordPause):
-			w.Log.Error("could not record the result of an attempt; the attempt will be repeated", "event", feed.HashID(j.Lease.Event.ID), "error", err)
-			return false
-		}
+	err := loop.UntilRecorded(ctx, w.Now, j.LeaseEnd, write)
+	switch {
+	case errors.Is(err, outbox.ErrLeaseLost):
+		w.Metrics.leasesLost.Inc()
+	case err != nil:
+		w.Log.Error("could not record the result of an attempt; the attempt will be repeated", "event", feed.HashID(j.Lease.Event.ID), "error", err)
 	}
+	return err == nil
 }
 
 // Drop ends an event that its merchant does not want, and reports whether that is done.

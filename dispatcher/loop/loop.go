@@ -3,10 +3,12 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/jitter"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
 // errorPause is the least time until the next try after an error of Redis.
@@ -69,6 +71,20 @@ func (s Signal) Set() {
 	select {
 	case s <- struct{}{}:
 	default:
+	}
+}
+
+// recordPause is the time until a result that Redis did not take is written again.
+const recordPause = 250 * time.Millisecond
+
+// UntilRecorded writes the result of leased work until Redis takes it, the lease ends by the clock now, or ctx does. write is not aborted. The
+// error is that of the last write.
+func UntilRecorded(ctx context.Context, now func() time.Time, leaseEnd time.Time, write func(context.Context) error) error {
+	for {
+		err := write(context.WithoutCancel(ctx))
+		if !errors.Is(err, redis.ErrUnavailable) || !now().Before(leaseEnd) || !Pause(ctx, recordPause) {
+			return err
+		}
 	}
 }
 

@@ -25,8 +25,6 @@ const (
 	// attemptTimeout bounds a try, leaseTime what is left to record it.
 	attemptTimeout = 30 * time.Second
 	leaseTime      = attemptTimeout + 30*time.Second
-	// recordPause is the time until a result that Redis did not take is written again.
-	recordPause = 250 * time.Millisecond
 	// giveUpAfter is how old a receipt is when nobody tries any more. Every session that was paid is kept longer than this.
 	giveUpAfter = 3 * 24 * time.Hour
 	// abortTimeout is the time to end tries that were aborted.
@@ -203,18 +201,11 @@ func (s *Sender) end(ctx context.Context, leased receipts.Leased, deadline time.
 // record writes what became of a try until its lease ends, because a mail without a recorded result is sent again. It reports whether that is
 // done.
 func (s *Sender) record(ctx context.Context, deadline time.Time, write func(context.Context) error) bool {
-	for {
-		err := write(context.WithoutCancel(ctx))
-		switch {
-		case err == nil:
-			return true
-		case errors.Is(err, outbox.ErrLeaseLost):
-			return false
-		case !errors.Is(err, redis.ErrUnavailable), !time.Now().Before(deadline), !loop.Pause(ctx, recordPause):
-			s.log.RedisFailed(err)
-			return false
-		}
+	err := loop.UntilRecorded(ctx, time.Now, deadline, write)
+	if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+		s.log.RedisFailed(err)
 	}
+	return err == nil
 }
 
 // The bounds of the time to the next try.
