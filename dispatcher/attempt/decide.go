@@ -71,7 +71,7 @@ func deferralDelay(age time.Duration) time.Duration {
 	return min(max(age/2, minDeferral), maxDeferral)
 }
 
-// deferralCauses are those that a person can repair.
+// deferralCauses are the causes of deferrals that a person can repair, by their reasons.
 var deferralCauses = map[string]string{
 	deferredUnknown:     "no object of their merchant is published, and its Merchant was not deleted",
 	deferredUndecodable: "the published object of their merchant cannot be decoded",

@@ -92,7 +92,10 @@ func (m *Metrics) initialize() {
 	for _, reason := range slices.Concat(failureReasons(), []string{ReasonDisabled, reasonEncodeError, outbox.ReasonDecodeError, outbox.ReasonTooMany}) {
 		m.newDeadLetters.WithLabelValues(reason)
 	}
-	for _, reason := range []string{DeferredBusy, deferredChanged, DeferredBreaker, DeferredStopping, deferredUnsigned, deferredUnknown, deferredUndecodable, deferredUnreadable, deferredRemoved, deferredUnsupported} {
+	for _, reason := range []string{DeferredBusy, DeferredBreaker, DeferredStopping} {
+		m.deferred.WithLabelValues(reason)
+	}
+	for reason := range deferralCauses {
 		m.deferred.WithLabelValues(reason)
 	}
 	for _, cause := range []string{outbox.EndpointGone, outbox.EndpointFailing} {
@@ -110,7 +113,7 @@ func (m *Metrics) initialize() {
 	}
 }
 
-// failureReasons are those of attempts that may be the last.
+// failureReasons are the reasons of failed attempts that may be an event's last.
 func failureReasons() []string {
 	return slices.DeleteFunc(delivery.Reasons(), func(reason string) bool {
 		return reason == delivery.ReasonDelivered || reason == delivery.ReasonInterrupted
