@@ -211,18 +211,9 @@ func (d *testLeaser) leaseAll(t *testing.T) {
 // backlog queues copies of an event of the merchant, an hour old, all of them due.
 func (f testFixture) backlog(t *testing.T, merchantID string, events int) {
 	t.Helper()
-	const script = `
-local fields = redis.call('HGETALL', KEYS[1])
-for i = 1, ARGV[2] do
-  local id = string.format('evt_%012d', i)
-  redis.call('HSET', ARGV[1] .. 'event:' .. id, unpack(fields))
-  redis.call('ZADD', ARGV[1] .. 'queue', 0, ARGV[3] .. ':0000000000001:' .. id)
-end
-redis.call('ZADD', ARGV[1] .. 'due', 1, ARGV[3])
-return 1`
-	bucket, id := storetest.BucketTag(session.MerchantBucket(merchantID)), f.Event(t, merchantID)
+	id := f.Event(t, merchantID)
 	f.setOld(t, id)
-	dispatchertest.Must(t, f.Redis(t).Eval(t.Context(), script, []string{bucket + "event:" + id}, bucket, events-1, merchantID).Err())
+	storetest.CopyEvent(t, f.Redis(t), storetest.BucketTag(session.MerchantBucket(merchantID))+"event:"+id, merchantID, events-1)
 }
 
 // An endpoint that is down has 100,000 events waiting and gets a new one each second, which makes it due again. None of them is touched

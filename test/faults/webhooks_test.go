@@ -353,16 +353,7 @@ func tryDeadEndpoint(t *testing.T) (int, string) {
 	down, coffee := s.Merchant("down", webhook(dead.URL)), s.Merchant("coffee", webhook(hooks.URL))
 	s.arrive(services, coffee, hooks, 1)
 	s.events(services, down, 1)
-	const copies = `
-local fields = redis.call('HGETALL', KEYS[1])
-for i = 1, ARGV[2] do
-  local id = string.format('evt_%012d', i)
-  redis.call('HSET', ARGV[1] .. 'event:' .. id, unpack(fields))
-  redis.call('ZADD', ARGV[1] .. 'queue', 0, ARGV[3] .. ':0000000000001:' .. id)
-end
-redis.call('ZADD', ARGV[1] .. 'due', 1, ARGV[3])
-return 1`
-	s.must(s.keeper.Eval(t.Context(), copies, s.eventRecords(down)[:1], space(down), waiting, published.ID(down.UID)).Err())
+	storetest.CopyEvent(t, s.keeper, s.eventRecords(down)[0], published.ID(down.UID), waiting)
 	eventually(t, "its breaker is open", func() bool { return deferrals(t, s.dispatchers[0].ops, "breaker") > 0 })
 	before := s.calls("zrem")
 	var slowest time.Duration
