@@ -55,7 +55,7 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int, dropped f
 	return m
 }
 
-// refundAges are those of payments to be refunded, as a metric counts them: how long they have waited at least.
+// refundAges are the ages by which a metric counts payments to be refunded: how long they have waited at least.
 var refundAges = []struct {
 	label string
 	age   time.Duration

@@ -167,8 +167,8 @@ func TestAttempt_ClockAhead(t *testing.T) {
 	}
 }
 
-// A dispatcher that was frozen sends nothing of what it had leased before it has made a heartbeat. If others have removed it in the meantime, it
-// sends nothing of that at all.
+// A dispatcher that was frozen sends none of the events that it had leased before it has made a heartbeat. If others have removed its leases
+// in the meantime, it sends none of these events at all.
 func TestAttempt_AfterFreeze(t *testing.T) {
 	for name, removed := range map[string]bool{"still there": false, "removed": true} {
 		t.Run(name, func(t *testing.T) {

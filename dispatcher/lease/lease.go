@@ -174,7 +174,7 @@ func (l *Leaser) enqueue(ctx context.Context, from batch, lease outbox.Lease, de
 	return decided
 }
 
-// waitingAccounts are those of which no event can be sent or dropped now, for a reason that all their events share: nothing is published
+// waitingAccounts are the accounts none of whose events can be sent or dropped now, for a reason that all of these share: nothing is published
 // of the merchant, or it has no signing secret. Such an account costs the same whatever its backlog, which stays in Redis untouched.
 type waitingAccounts struct {
 	mu       sync.Mutex

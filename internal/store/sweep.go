@@ -23,7 +23,7 @@ type Swept struct {
 	Expired int
 	// Corrupt sessions that could not be read. They are looked at again after corruptRetry.
 	Corrupt int
-	// More may be overdue.
+	// More: further sessions may be overdue.
 	More bool
 	// Oldest is for how long the most overdue one had been due; zero: none was.
 	Oldest time.Duration

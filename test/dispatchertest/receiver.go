@@ -30,7 +30,7 @@ type SenderFunc func() delivery.Result
 // Send returns the result.
 func (s SenderFunc) Send(context.Context, delivery.Request) delivery.Result { return s() }
 
-// Receiver is a merchant's endpoint, which marks what it could verify.
+// Receiver is a merchant's endpoint. It marks which events had a signature that it could verify.
 type Receiver struct {
 	*httptest.Server
 
