@@ -149,7 +149,7 @@ faults: ## Try to break the promises of docs/guarantees.md; write bin/faults.md;
 	[[ ! -f bin/faults.md ]] || { echo; cat bin/faults.md; }; exit $${failed:-0}
 
 .PHONY: soak
-soak: ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, every cent, and what the roles take
+soak: ## Drive all roles for SOAK (default 30m), with two failovers; account for every charge, every refund, every cent, and what the roles take
 	@hack/install.sh redis examples
 	@assets=$(assets); KUBEBUILDER_ASSETS=$$assets go test -tags=faults -count=1 -timeout 0 ./test/faults -run TestSoak -v $(ARGS) -soak $(SOAK)
 

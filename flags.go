@@ -39,6 +39,14 @@ func addOps(flags *pflag.FlagSet, options *ops.Options) {
 	flags.BoolVar(&options.Profiles, "pprof", false, "serve Go profiles at /debug/pprof/ on the ops port; needs --secure-metrics or a loopback --ops-address")
 }
 
+func addSessionRetention(flags *pflag.FlagSet, to *time.Duration) {
+	flags.DurationVar(to, "session-retention", *to, "time a session stays readable after its expiry, at least 24h; with a reported payment, 30 days or more")
+}
+
+func addSettlementReplicas(flags *pflag.FlagSet, to **int) {
+	flags.Var(&optionalInt{to}, "settlement-replicas", "Redis replicas that must acknowledge a settlement or refund; if too few do, the answer is 503; 0: do not wait (default 1 with Sentinels or a Redis Cluster, else 0)")
+}
+
 func addHistory(flags *pflag.FlagSet, age *time.Duration, entries *int64) {
 	flags.DurationVar(age, "history", *age, "time that events stay in a merchant's feed, GET /api/v1/events; the same for API, dispatcher and console")
 	flags.Int64Var(entries, "history-entries", *entries, "most events in the feed of a merchant, about 200 bytes of Redis each; the oldest are dropped")

@@ -39,7 +39,7 @@ require (
 	go.uber.org/goleak v1.3.0 // tests: goroutine leaks
 	go.yaml.in/yaml/v2 v2.4.4 // kubectl merchant plan: the size of a manifest with its aliases replaced, by the decoder that sigs.k8s.io/yaml uses
 	go.yaml.in/yaml/v3 v3.0.6 // tools: reads the comments of values.yaml, for the chart's schema
-	golang.org/x/net v0.59.0 // tests: DNS messages, for a server with changing answers; parses payer pages
+	golang.org/x/net v0.59.0 // international domains: receipts, the console's origin; tests: DNS messages, for a server with changing answers; parses payer pages
 	golang.org/x/oauth2 v0.37.0 // sign-in at the console: authorization code flow with PKCE
 	golang.org/x/sync v0.24.0 // one review for concurrent callers with the same token (singleflight); parallel requests of a page (errgroup)
 	golang.org/x/sys v0.48.0 // TCP_USER_TIMEOUT, for streams of payers that vanish

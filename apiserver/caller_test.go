@@ -38,6 +38,7 @@ func trustLoopback(o *apiserver.Options) {
 
 // Whatever is wrong with a key or its caller, the answer is the same to the byte.
 func TestUnauthorized_AnswersAreEqual(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	suspended := f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended })
@@ -138,6 +139,7 @@ func TestUnauthorized_AnswersAreEqual(t *testing.T) {
 
 // Operators see why a key was refused: each reason of the closed list in the metric, and in the log if they ask for it.
 func TestUnauthorized_Reasons(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	good := f.key("good", acme)
@@ -217,6 +219,7 @@ func flip(digit byte) string {
 }
 
 func TestAuthorization_RFC6750(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -226,6 +229,7 @@ func TestAuthorization_RFC6750(t *testing.T) {
 }
 
 func TestKeyMadeElsewhere(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	elsewhere := "made-elsewhere!" + strings.Repeat("~", 241)
 	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
@@ -238,6 +242,7 @@ func TestKeyMadeElsewhere(t *testing.T) {
 }
 
 func TestAllowlist(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "198.51.100.7", "2001:db8:1::/48"}
@@ -275,6 +280,7 @@ func TestAllowlist(t *testing.T) {
 }
 
 func TestForwardedFor_UntrustedPeer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	local := f.key("local", f.merchant("local", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"127.0.0.1"} }))
 	remote := f.key("remote", f.merchant("remote", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} }))
@@ -287,6 +293,7 @@ func TestForwardedFor_UntrustedPeer(t *testing.T) {
 // One client presents only wrong keys, as fast as it can, and shares its address with a till. The till notices nothing,
 // and the wrong keys cost Redis a bounded number of scripts.
 func TestWrongKeys_BesideATill(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
@@ -338,6 +345,7 @@ func TestWrongKeys_BesideATill(t *testing.T) {
 // A key that another replica has just made is good, though the replica that is asked knows nothing of it yet and is flooded with
 // wrong keys of the same key id.
 func TestWrongKeys_BesideAFreshKey(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	frozen, other := f.start(), f.start()
@@ -356,6 +364,7 @@ func TestWrongKeys_BesideAFreshKey(t *testing.T) {
 // Connections that stay open bring requests to a replica that is not ready. One whose watch is older than overrides are kept may have
 // missed a revocation, so it accepts no key.
 func TestGate_StaleWatch(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	var ahead atomic.Int64
@@ -383,6 +392,7 @@ func TestGate_StaleWatch(t *testing.T) {
 
 // An allowlist that reports only changes no answer: not that of a bad key either.
 func TestAllowlist_ReportMode(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) {
 		r.IPAllowlist, r.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
@@ -405,6 +415,7 @@ func TestAllowlist_ReportMode(t *testing.T) {
 
 // Replicas add up what they count. A bad key is not counted, and nobody who is refused sees a difference.
 func TestBlockedAddresses_ReplicasAdd(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	enforced := f.merchant("enforced", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	reporting := f.merchant("reporting", func(r *published.MerchantRecord) {
@@ -445,6 +456,7 @@ func TestBlockedAddresses_ReplicasAdd(t *testing.T) {
 }
 
 func TestMerchantMe(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	rotatedAt, expiresAt := time.Date(2026, 11, 20, 9, 30, 0, 500_000_000, time.UTC), time.Now().Add(time.Hour).UTC()
 	acme := f.merchant("acme", func(r *published.MerchantRecord) {
@@ -469,6 +481,7 @@ func TestMerchantMe(t *testing.T) {
 		"merchant": map[string]any{
 			"id": "mer_" + acme.MerchantID, "name": "Acme acme", "status": "Active",
 			"ipAllowlist": []any{"127.0.0.1", "203.0.113.0/24", "2001:db8::/48", "2001:db8::7"},
+			"currency":    "EUR",
 			"timeZone":    "Europe/Berlin",
 			"rateLimit":   map[string]any{"requestsPerSecond": 60.0, "burst": 120.0},
 			"sessions":    map[string]any{"lifetimeSeconds": 600.0, "maxAmountCents": 10_000_000.0, "idempotencyMismatch": "Reject"},
@@ -490,6 +503,7 @@ func TestMerchantMe(t *testing.T) {
 }
 
 func TestMerchantMe_Defaults(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	got := f.start().call(http.MethodGet, me, key, "").want(t, http.StatusOK)
@@ -510,6 +524,7 @@ const (
 )
 
 func TestAccounts_Unauthorized(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail, stranger := f.rail("bank"), f.account("stranger")
@@ -559,6 +574,7 @@ func TestAccounts_Unauthorized(t *testing.T) {
 func briefly(o *apiserver.Options) { o.InternalCacheTTL = time.Nanosecond }
 
 func TestAccounts_RightTakenAway(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start(briefly)
@@ -571,6 +587,7 @@ func TestAccounts_RightTakenAway(t *testing.T) {
 }
 
 func TestAccounts_KubernetesDown(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail, unknown := f.rail("bank"), f.rail("unknown")
@@ -593,6 +610,7 @@ func TestAccounts_KubernetesDown(t *testing.T) {
 }
 
 func TestAccounts_Audience(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start(func(o *apiserver.Options) { o.InternalAudience = "settlements" })
@@ -602,6 +620,7 @@ func TestAccounts_Audience(t *testing.T) {
 
 // The Kubernetes API keeps an audit log, and a session's id is a payer's capability.
 func TestAccounts_NoSessionIDInReviews(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail := f.rail("bank")

@@ -23,6 +23,7 @@ func (f *fixture) startAt(ahead time.Duration) *replica {
 
 // The end of a key and the end of an overlap are times of Redis, also where no override has them.
 func TestReplicaClock_Ends(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	merchant := f.merchant("acme")
 	expiring := func(in time.Duration) func(*published.KeyRecord) {
@@ -57,6 +58,7 @@ func TestReplicaClock_Ends(t *testing.T) {
 
 // A key that has not ended may rotate, and one that has may not.
 func TestReplicaClock_Rotate(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	merchant := f.merchant("acme")
 	for clock, ahead := range wrongClocks {
@@ -74,6 +76,7 @@ func TestReplicaClock_Rotate(t *testing.T) {
 
 // Past the bound of wrong keys, too, Redis says whether a key has ended.
 func TestReplicaClock_WrongKeys(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	merchant := f.merchant("acme")
 	for clock, ahead := range wrongClocks {
@@ -99,6 +102,7 @@ func TestReplicaClock_WrongKeys(t *testing.T) {
 
 // A tombstone ends the key on a replica that hears of nothing else, whatever the clock of the one that hears of it.
 func TestReplicaClock_Tombstone(t *testing.T) {
+	t.Parallel()
 	for clock, ahead := range wrongClocks {
 		t.Run(clock, func(t *testing.T) {
 			f := newFixture(t)
@@ -116,6 +120,7 @@ func TestReplicaClock_Tombstone(t *testing.T) {
 
 // A published key that is gone ends a rotation that its finder has missed, whatever the clock of the finder.
 func TestReplicaClock_Vanished(t *testing.T) {
+	t.Parallel()
 	for clock, ahead := range wrongClocks {
 		t.Run(clock, func(t *testing.T) {
 			f := newFixture(t)
@@ -136,6 +141,7 @@ func TestReplicaClock_Vanished(t *testing.T) {
 
 // A restored record is marked for the operator at once, whatever the clock of the replica that marks it.
 func TestReplicaClock_Restored(t *testing.T) {
+	t.Parallel()
 	for clock, ahead := range wrongClocks {
 		t.Run(clock, func(t *testing.T) {
 			f := newFixture(t)

@@ -26,6 +26,7 @@ func (r *replica) eventuallyStatus(key string, status int) {
 
 // What is published while replicas run takes effect.
 func TestDirectory_Changes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	r := f.start()
 	acme := f.merchant("acme")
@@ -63,6 +64,7 @@ func TestDirectory_Changes(t *testing.T) {
 
 // One undecodable object stops no other.
 func TestDirectory_UndecodableObject(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme, books := f.merchant("acme"), f.merchant("books")
 	good, bad, ofBadMerchant := f.key("good", acme), f.key("bad", acme), f.key("of-bad-merchant", books)
@@ -104,6 +106,7 @@ func TestDirectory_UndecodableObject(t *testing.T) {
 
 // The data plane goes on with what it knows.
 func TestDirectory_KubernetesDown(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -121,6 +124,7 @@ func TestDirectory_KubernetesDown(t *testing.T) {
 // The next version has written records that these replicas cannot read whole, and was rolled back. Its envelopes refuse; a key that may
 // be good is never 401.
 func TestDirectory_RecordsOfTheNextVersion(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme, books := f.merchant("acme"), f.merchant("books")
 	keys := map[string]string{}
@@ -223,6 +227,7 @@ func (f *fixture) wantSupersededEntry(key string) {
 // An older record that is put back revives no dead key, not even with a fresh revision, on no replica; it is marked, so that the
 // operator issues a new key, which then works at once.
 func TestDirectory_RestoredRecord(t *testing.T) {
+	t.Parallel()
 	for desc, revise := range map[string]func(*published.KeyRecord){
 		"as it was":             func(*published.KeyRecord) {},
 		"with a fresh revision": func(r *published.KeyRecord) { r.Revision = time.Now().UnixMilli() },
@@ -275,6 +280,7 @@ func TestDirectory_RestoredRecord(t *testing.T) {
 // A replica that missed a rotation hears that the key is gone. Another one, whose watch is frozen, takes the rotated key because of
 // the rotation's override: it must learn of the end all the same.
 func TestDirectory_VanishedAfterMissedRotation(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	frozen, behind := f.start(), f.start()
@@ -292,6 +298,7 @@ func TestDirectory_VanishedAfterMissedRotation(t *testing.T) {
 
 // A tombstone ends a key permanently, also on a frozen replica, and whatever record is restored afterwards.
 func TestDirectory_Tombstone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	secret := f.keySecret(key)
@@ -334,6 +341,7 @@ func (f *fixture) createTombstone(tombstone published.Tombstone) {
 // Another tenant publishes the digest of a victim's key for its own merchant. Whatever becomes of the victim's key, it never opens the
 // thief's merchant.
 func TestDirectory_StolenDigest(t *testing.T) {
+	t.Parallel()
 	change := func(f *fixture, key string, change func(*published.KeyRecord)) {
 		f.putBack(f.keySecret(key), func(r *published.KeyRecord) {
 			change(r)

@@ -66,6 +66,7 @@ var answers = []struct {
 	{is(session.ErrMalformedID), http.StatusNotFound, "session_not_found", noSession},
 	{is(store.ErrNotFound), http.StatusNotFound, "session_not_found", noSession},
 	{is(store.ErrNoPayment), http.StatusNotFound, "payment_not_found", "your account has reported no money with this paymentRef for the session"},
+	{is(store.ErrNoRequest), http.StatusNotFound, "refund_not_found", "the merchant has asked for no refund with this refundRef of this payment of your account"},
 	{is(keys.ErrNoKey), http.StatusNotFound, "key_not_found", "API key not found"},
 	{is(keys.ErrNoSigningSecret), http.StatusNotFound, "signing_secret_not_found", "no new signing secret for this nonce: not yet, or no longer"},
 
@@ -84,10 +85,14 @@ var answers = []struct {
 	{is(store.ErrHoldTooLong), http.StatusConflict, "hold_too_long", fmt.Sprintf("your account can hold a session for %.0f minutes in all", session.MaxHeld.Minutes())},
 	{is(store.ErrRefundConflict), http.StatusConflict, "refund_conflict", "an earlier refund with the same refundRef has another paymentRef or amountCents"},
 	{is(store.ErrRefundExceedsPayment), http.StatusConflict, "refund_exceeds_payment", "the refunds of a payment must not exceed its amount"},
-	{is(store.ErrTooManyRefunds), http.StatusConflict, "too_many_refunds", "session has 100 refunds of your account and keeps no more"},
+	{is(store.ErrTooManyRefunds), http.StatusConflict, "too_many_refunds", "session has 100 refunds of your account for which no merchant has asked, and keeps no more"},
+	{is(store.ErrNoMoreRequests), http.StatusConflict, "too_many_refunds", "session keeps at most 20 refunds that were asked for, 10 of them open"},
+	{is(store.ErrNotCompleted), http.StatusConflict, "session_not_completed", "no payment has completed the session"},
+	{is(store.ErrRequestConflict), http.StatusConflict, "refund_conflict", "Idempotency-Key was already used for a refund of another amount"},
+	{is(store.ErrRequestConfirmed), http.StatusConflict, "refund_confirmed", "the refund was confirmed, and cannot be rejected"},
 	{as[keys.GenerationError], http.StatusConflict, "generation_conflict", ownMessage},
 
-	{is(sessions.ErrTooMany), http.StatusTooManyRequests, "rate_limited", "the merchant created as many sessions as one may in a day; retry after the time in Retry-After"},
+	{is(sessions.ErrTooMany), http.StatusTooManyRequests, "rate_limited", "the merchant made as many sessions and refunds as one may in a day; retry after the time in Retry-After"},
 	{is(admission.ErrRateLimited), http.StatusTooManyRequests, "rate_limited", "rate limit exceeded; retry after the time in Retry-After"},
 	{is(payer.ErrCrowded), http.StatusServiceUnavailable, "unavailable", "too many payers are waiting; retry after the time in Retry-After"},
 	{is(live.ErrTooMany), http.StatusServiceUnavailable, "too_many_streams", "too many open streams; poll, or retry after the time in Retry-After"},
@@ -95,6 +100,7 @@ var answers = []struct {
 	{is(live.ErrTooManyFromAddress), http.StatusServiceUnavailable, "too_many_streams", "too many open streams of your address; close some, or poll"},
 
 	{is(sessions.ErrChargeUnknown), http.StatusServiceUnavailable, "charge_unknown", retryCharge},
+	{is(sessions.ErrRefundUnknown), http.StatusServiceUnavailable, "refund_unknown", retryCharge},
 	{is(rail.ErrReportUnknown), http.StatusServiceUnavailable, "report_unknown", reportAgain},
 	{is(keys.ErrRotationUnknown), http.StatusServiceUnavailable, "rotation_unknown", rotateAgain},
 	{is(keys.ErrRotationIncomplete), http.StatusServiceUnavailable, "rotation_incomplete", notCompleted},

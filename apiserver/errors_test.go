@@ -19,9 +19,15 @@ import (
 // A request that is wrong in several ways is refused for the first of: key, merchant, limit, request. What is refused for the request itself is
 // charged as one request. Each operation that takes a key and input is here.
 func TestErrors_Order(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const testMode = true
 	publish := map[bool]func(string, published.MerchantRecord, ...func(*published.KeyRecord)) string{!testMode: f.key, testMode: f.testKey}
+	for mode, key := range publish {
+		publish[mode] = func(name string, merchant published.MerchantRecord, edits ...func(*published.KeyRecord)) string {
+			return key(name, merchant, append(edits, everything)...)
+		}
+	}
 	limited := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1} }
 	state := func(state v1alpha1.MerchantState) func(*published.MerchantRecord) {
 		return func(r *published.MerchantRecord) { r.State = state }
@@ -52,6 +58,7 @@ func TestErrors_Order(t *testing.T) {
 		names              string // what the message must name
 	}
 	const noSession = "session not found"
+	refundOf := func(id string) string { return sessions + "/" + id + "/refunds" }
 	requests := map[string]request{
 		"a bad amount":             {"POST", sessions, `{"amountCents": 0}`, nil, !testMode, 400, "amountCents"},
 		"no JSON":                  {"POST", sessions, `{`, nil, !testMode, 400, "body"},
@@ -60,7 +67,8 @@ func TestErrors_Order(t *testing.T) {
 		"an unknown field":         {"POST", sessions, `{"amountCents":1,"orderref":"1"}`, nil, testMode, 400, "orderref"},
 		"a list of nothing":        {"GET", sessions, "", nil, !testMode, 400, "orderRef"},
 		"a malformed list":         {"GET", sessions + "?endedFrom=%zz", "", nil, !testMode, 400, "query"},
-		"a list of an odd status":  {"GET", sessions + "?endedFrom=1&status=PAID", "", nil, !testMode, 400, "status"},
+		"a list of an odd status":  {"GET", sessions + "?endedFrom=1600000000000&status=PAID", "", nil, !testMode, 400, "status"},
+		"a list of odd movements":  {"GET", sessions + "?endedFrom=1600000000000&movements=yes", "", nil, !testMode, 400, "movements"},
 		"a list of no order":       {"GET", sessions + "?orderRef=", "", nil, !testMode, 400, "orderRef"},
 		"events after no cursor":   {"GET", events + "?after=x", "", nil, !testMode, 400, "after"},
 		"too long a wait":          {"GET", events + "?wait=26", "", nil, !testMode, 400, "wait"},
@@ -69,6 +77,11 @@ func TestErrors_Order(t *testing.T) {
 		"an unknown id":            {"GET", sessions + "/ps_aaaaaaaaaaaa000000000000000000", "", nil, !testMode, 404, noSession},
 		"cancel of a malformed id": {"POST", sessions + "/x/cancel", "", nil, !testMode, 404, noSession},
 		"cancel of an unknown id":  {"POST", sessions + "/ps_aaaaaaaaaaaa000000000000000000/cancel", "", nil, !testMode, 404, noSession},
+		"a refund by no key":       {"POST", refundOf("ps_aaaaaaaaaaaa000000000000000000"), "{}", nil, !testMode, 400, "Idempotency-Key"},
+		"a refund of nothing":      {"POST", refundOf("ps_aaaaaaaaaaaa000000000000000000"), `{"amountCents": 0}`, []string{"Idempotency-Key", "a"}, !testMode, 400, "amountCents"},
+		"a refund of an odd field": {"POST", refundOf("ps_testaaaaaaaaaaaa000000000000000000"), `{"amount": 1}`, []string{"Idempotency-Key", "a"}, testMode, 400, "amount"},
+		"a refund of a bad id":     {"POST", refundOf("x"), "{}", []string{"Idempotency-Key", "a"}, !testMode, 404, noSession},
+		"a refund of no session":   {"POST", refundOf("ps_aaaaaaaaaaaa000000000000000000"), "{}", []string{"Idempotency-Key", "a"}, !testMode, 404, noSession},
 		"settle with a live key":   {"POST", settleTest("x"), "", nil, !testMode, 404, "test key"},
 		"settle of a malformed id": {"POST", settleTest("x"), "", nil, testMode, 404, noSession},
 		"settle of an unknown id":  {"POST", settleTest("ps_testaaaaaaaaaaaa000000000000000000"), "", nil, testMode, 404, noSession},
@@ -132,6 +145,7 @@ func TestErrors_Order(t *testing.T) {
 
 // A program distinguishes errors by a code, on the public and on the internal listener.
 func TestErrorCode(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.Sessions.IdempotencyMismatch = v1alpha1.IdempotencyMismatchReject })
 	key, testKey := f.key("other-till", acme), f.testKey("test", acme)
@@ -152,7 +166,7 @@ func TestErrorCode(t *testing.T) {
 	r.report(failed, rail, failure(1)).want(t, http.StatusOK)
 	test := create(testKey, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 	watched := r.stream(create(key, `{"amountCents": 1}`).text("sessionId"))
-	watched.next()
+	watched.Next()
 	unparsable, _ := r.raw(t, "GET / HTTP/1.1\r\n\r\n")
 
 	for name, test := range map[string]struct {
@@ -219,6 +233,7 @@ func TestErrorCode(t *testing.T) {
 }
 
 func TestErrors_SuspendedMerchantHasNoQuota(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
 	r := f.start()
@@ -232,6 +247,7 @@ func TestErrors_SuspendedMerchantHasNoQuota(t *testing.T) {
 
 // Without Redis there is no guess, and it works again when Redis is back.
 func TestErrors_RedisDown(t *testing.T) {
+	t.Parallel()
 	for name, outage := range map[string]struct{ begin, end func(*redistest.Server) }{
 		"stopped": {(*redistest.Server).Stop, func(s *redistest.Server) { s.Start() }},
 		"frozen":  {(*redistest.Server).Pause, (*redistest.Server).Resume},

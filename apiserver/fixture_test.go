@@ -11,6 +11,8 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +52,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait more than they compute, so twice as many as there are CPUs run at the same
+	// time. A flag of the command line comes after this.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		log.Fatal(err)
+	}
 	flag.Parse() // a misspelt flag ends the tests here, before they have started anything
 	if flag.Lookup("test.fuzz").Value.String() != "" {
 		m.Run() // needs nothing of this, and each of its workers would start it all

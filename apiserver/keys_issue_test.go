@@ -96,6 +96,7 @@ func (f *fixture) keyRecord(keyID string) published.KeyRecord {
 }
 
 func TestIssue(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -135,6 +136,7 @@ func TestIssue(t *testing.T) {
 
 // The old key of a rotation with an overlap works until the end of that, and one without ends all of them.
 func TestIssue_Overlap(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	first := f.key("till", f.merchant("acme"))
 	parsed, err := apikey.Parse(first)
@@ -168,6 +170,7 @@ func TestIssue_Overlap(t *testing.T) {
 }
 
 func TestIssue_OverlapEnds(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	first := f.key("till", f.merchant("acme"))
 	parsed, err := apikey.Parse(first)
@@ -183,6 +186,7 @@ func TestIssue_OverlapEnds(t *testing.T) {
 }
 
 func TestIssue_OtherGeneration(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -204,6 +208,7 @@ func TestIssue_OtherGeneration(t *testing.T) {
 
 // Two tabs, two people, or one form sent twice.
 func TestIssue_Concurrent(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -235,6 +240,7 @@ func TestIssue_Concurrent(t *testing.T) {
 
 // The audit log has a rotation before its response, and says who asked. A refused one has no entry.
 func TestRotate_AuditLog(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	merchant := f.merchant("acme")
 	key := f.key("till", merchant)
@@ -290,6 +296,7 @@ func TestRotate_AuditLog(t *testing.T) {
 }
 
 func TestIssue_Unauthorized(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console, rail, stranger := f.issuer("console"), f.rail("bank"), f.account("stranger")
@@ -313,6 +320,7 @@ func TestIssue_Unauthorized(t *testing.T) {
 }
 
 func TestIssue_UnknownKeyID(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	console := f.issuer("console")
 	r := f.start()
@@ -324,6 +332,7 @@ func TestIssue_UnknownKeyID(t *testing.T) {
 // A key id is public. A request with it and with another ApiKey is that of a caller that was deceived: it gets what it gets for an
 // unknown key, and nothing is rotated or counted.
 func TestIssue_KeyIDOfAnotherApiKey(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	victim := f.key("till", f.merchant("acme"))
 	parsed, err := apikey.Parse(victim)
@@ -354,6 +363,7 @@ func TestIssue_KeyIDOfAnotherApiKey(t *testing.T) {
 }
 
 func TestIssue_BadBodies(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -408,6 +418,7 @@ func long(characters int) string { return strings.Repeat("☕", characters) }
 
 // A leaked key is disabled first, and enabled again when its holder has another.
 func TestIssue_DisabledKey(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) { r.State = v1alpha1.ApiKeyDisabled })
 	parsed, err := apikey.Parse(old)
@@ -426,6 +437,7 @@ func TestIssue_DisabledKey(t *testing.T) {
 
 // A key in its overlap may be in many hands. It must not keep the owner, or the console, from rotating.
 func TestRotate_ReplacedKeyIsNotCounted(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var replaced, id string
 	current := f.key("till", f.merchant("acme", func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 3} }),
@@ -450,6 +462,7 @@ func TestRotate_ReplacedKeyIsNotCounted(t *testing.T) {
 
 // A merchant's program that rotates without end leaves the console its rotations, and the other way round.
 func TestRotate_LimitOfEachListener(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	parsed, err := apikey.Parse(key)
@@ -513,6 +526,7 @@ func (f *fixture) countReads(part string) *atomic.Int64 {
 // A caller with the right asks without end for what rotates nothing. The Kubernetes API is read a bounded number of times, each request has the
 // right answer, and the owner rotates meanwhile.
 func TestIssue_LoopOfRefusedRequests(t *testing.T) {
+	t.Parallel()
 	const clients, each = 16, 60
 	for name, row := range map[string]struct {
 		ask  func(f *fixture, till string, n int) (keyID, body string)
@@ -566,6 +580,7 @@ func TestIssue_LoopOfRefusedRequests(t *testing.T) {
 }
 
 func TestIssue_PlainHTTP(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console, rail := f.issuer("console"), f.rail("bank")
@@ -579,6 +594,7 @@ func TestIssue_PlainHTTP(t *testing.T) {
 }
 
 func TestIssue_TLS(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console, rail := f.issuer("console"), f.rail("bank")
@@ -645,6 +661,7 @@ const rotationUnknown = "unknown whether the key was rotated; send the same requ
 
 // The rotation is done, but not every replica knows: nobody gets the key, and the same request says what is in force.
 func TestIssue_RedisDownAfterSwap(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -673,6 +690,7 @@ func TestIssue_RedisDownAfterSwap(t *testing.T) {
 }
 
 func TestIssue_RedisDown(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")
@@ -686,6 +704,7 @@ func TestIssue_RedisDown(t *testing.T) {
 }
 
 func TestIssue_KubernetesDown(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.unissued("till", f.merchant("acme"))
 	console := f.issuer("console")

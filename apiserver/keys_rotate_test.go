@@ -32,6 +32,7 @@ func (f *fixture) rotated(r *replica, key string) string {
 }
 
 func TestRotate(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -69,6 +70,7 @@ func TestRotate(t *testing.T) {
 
 // A rotation writes the record, and leaves all else in the Secret.
 func TestRotate_Record(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	overlapping := f.newKey(published.ID("earlier")).Reveal()
 	handled := apikey.NewDigest("handled")
@@ -119,6 +121,7 @@ func TestRotate_Record(t *testing.T) {
 // The guarantee of a rotation: no replica accepts the old key, every replica accepts the new one,
 // though the watches of all of them are frozen.
 func TestRotate_FrozenWatches(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	replicas := []*replica{f.start(), f.start()}
@@ -140,6 +143,7 @@ func TestRotate_FrozenWatches(t *testing.T) {
 }
 
 func TestRotate_Concurrent(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	old := f.key("till", f.merchant("acme"))
 	replicas := []*replica{f.start(), f.start()}
@@ -169,6 +173,7 @@ func TestRotate_Concurrent(t *testing.T) {
 
 // A key made elsewhere rotates into a generated one.
 func TestRotate_KeyMadeElsewhere(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	elsewhere := strings.Repeat("elsewhere", 5)
 	f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
@@ -181,6 +186,7 @@ func TestRotate_KeyMadeElsewhere(t *testing.T) {
 }
 
 func TestRotate_DeletedKey(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -193,6 +199,7 @@ func TestRotate_DeletedKey(t *testing.T) {
 
 // Also before the replica knows that the key is disabled.
 func TestRotate_DisabledKey(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -214,6 +221,7 @@ func TestRotate_DisabledKey(t *testing.T) {
 
 // A key in its overlap works everywhere, but it must not end the key that took its place.
 func TestRotate_KeyInItsOverlap(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var replaced string
 	current := f.key("till", f.merchant("acme"), func(r *published.KeyRecord) {
@@ -252,6 +260,7 @@ func (f *fixture) onUpdate(around func(r *http.Request, next http.RoundTripper) 
 const unavailable = "temporarily unavailable; retry"
 
 func TestRotate_KubernetesDown(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -267,6 +276,7 @@ func TestRotate_KubernetesDown(t *testing.T) {
 }
 
 func TestRotate_KubernetesHangs(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	f.onUpdate(func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
@@ -280,6 +290,7 @@ func TestRotate_KubernetesHangs(t *testing.T) {
 }
 
 func TestRotate_WriteConflict(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	conflicts := 2
@@ -302,6 +313,7 @@ func TestRotate_WriteConflict(t *testing.T) {
 
 // The swap went through, and only its answer was lost.
 func TestRotate_LostAnswer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	updates := 0
@@ -323,6 +335,7 @@ func TestRotate_LostAnswer(t *testing.T) {
 }
 
 func TestRotate_RedisDownAfterSwap(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
@@ -345,6 +358,7 @@ func TestRotate_RedisDownAfterSwap(t *testing.T) {
 
 // A client that disconnects leaves no swap without its override.
 func TestRotate_ClientDisconnects(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	swapping, gone := make(chan struct{}), make(chan struct{})
@@ -384,6 +398,7 @@ func TestRotate_ClientDisconnects(t *testing.T) {
 
 // After its 401 the loser finds no replica that still accepts the key, though the winner has no response yet.
 func TestRotate_LoserGets401(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	loser, bystander := f.start(), f.start()

@@ -26,6 +26,7 @@ var (
 )
 
 func TestDocuments_Served(t *testing.T) {
+	t.Parallel()
 	got := newFixture(t).start().call(http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
 	want, err := os.ReadFile("openapi.yaml")
 	if err != nil {
@@ -51,7 +52,7 @@ func TestDocuments_EveryRoute(t *testing.T) {
 	for _, found := range served.FindAllStringSubmatch(string(source), -1) {
 		path := found[2]
 		if path == "" {
-			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "rotationPath": rotationPath, "signingPath": signingPath, "acceptedPath": rotation.AcceptedPath, "page.WidgetPath": page.WidgetPath}[found[1]]
+			path = map[string]string{"sessionPath": sessionRoute, "holdPath": holdRoute, "settlementPath": settlementRoute, "refundsPath": refundsRoute, "owedPath": owedRoute, "rotationPath": rotationPath, "signingPath": signingPath, "acceptedPath": rotation.AcceptedPath, "page.WidgetPath": page.WidgetPath}[found[1]]
 		}
 		for _, method := range routeMethod.FindAllStringSubmatch(found[3], -1) {
 			inCode = append(inCode, strings.ToUpper(method[1])+" "+strings.ReplaceAll(path, "{id}", "{sessionId}"))
@@ -71,6 +72,7 @@ const (
 	holdRoute       = sessionRoute + "/hold"
 	settlementRoute = sessionRoute + "/settlement"
 	refundsRoute    = sessionRoute + "/refunds"
+	owedRoute       = "/internal/v1/refunds"
 )
 
 // operations are the methods and paths of a document, without the preflights that go with every path.

@@ -17,7 +17,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
 	"github.com/merchant-operator/merchant-operator/internal/kube"
-	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/role"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -78,7 +77,7 @@ type Options struct {
 	InternalCacheTTL time.Duration
 
 	// SettlementReplicas is the number of Redis replicas that must acknowledge a settlement. If fewer do, the response is 503
-	// and the rail repeats its report. 0: the master only. Default nil: what redis.DefaultReplicas says of RedisURL.
+	// and the rail repeats its report. 0: the master only. Default nil: what redis.ChooseReplicas says of RedisURL.
 	SettlementReplicas *int
 	// SettlementWait is the timeout of these acknowledgements. Default 300 ms.
 	SettlementWait time.Duration
@@ -112,14 +111,6 @@ func DefaultOptions() Options {
 		InternalCacheTTL: 10 * time.Second,
 		SettlementWait:   300 * time.Millisecond,
 	}
-}
-
-// settlementReplicas returns SettlementReplicas or its default.
-func (o Options) settlementReplicas() int {
-	if o.SettlementReplicas != nil {
-		return *o.SettlementReplicas
-	}
-	return redis.DefaultReplicas(o.RedisURL)
 }
 
 // What the QR codes of payers' pages hold.
@@ -182,7 +173,7 @@ func (o Options) Validate() error {
 		return errors.New("--public-rate and --public-burst must be at least 1")
 	case o.InternalCacheTTL <= 0:
 		return errors.New("InternalCacheTTL must be positive")
-	case o.settlementReplicas() < 0:
+	case o.SettlementReplicas != nil && *o.SettlementReplicas < 0:
 		return errors.New("--settlement-replicas must not be negative")
 	case o.SettlementWait < time.Millisecond:
 		return errors.New("--settlement-wait must be at least 1ms")

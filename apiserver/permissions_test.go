@@ -61,24 +61,28 @@ func (r *replica) wantForbidden(t *testing.T, got result, missing v1alpha1.Permi
 // Each operation of the document is asked by a key with only the permission that the document names, by one with all but that, and by one
 // without any. What the document says is what the service does.
 func TestPermissions_EachOperation(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	admin, testAdmin := f.key("admin", acme), f.testKey("test-admin", acme)
 	r := f.start()
 	live := r.call(http.MethodPost, sessions, admin, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
 	test := r.call(http.MethodPost, sessions, testAdmin, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
+	paid := r.call(http.MethodPost, sessions, admin, `{"amountCents": 1}`).want(t, http.StatusCreated).text("sessionId")
+	r.report(paid, f.rail("bank"), report("bank-1", "COMPLETED", 1)).want(t, http.StatusOK)
 
 	// What an operation is asked: where it takes a permission for one query and another for others, one for each.
 	type request struct{ query, body, id string }
 	requests := map[string]map[v1alpha1.Permission]request{
 		"createSession":     {"create": {body: `{"amountCents": 1}`}},
-		"listSessions":      {"read": {query: "?orderRef=1001"}, "list": {query: "?endedFrom=1"}},
+		"listSessions":      {"read": {query: "?orderRef=1001"}, "list": {query: "?endedFrom=1600000000000"}},
 		"getSession":        {"read": {id: live}},
 		"cancelSession":     {"cancel": {id: live}},
 		"settleTestSession": {"create": {id: test}},
 		"listEvents":        {"list": {}},
 		"getMerchant":       {"read": {}},
 		"rotateKey":         {"rotate": {}},
+		"requestRefund":     {"refund": {body: `{}`, id: paid}},
 	}
 	document, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
 	if err != nil {
@@ -112,7 +116,7 @@ func TestPermissions_EachOperation(t *testing.T) {
 					lacking := publish(name+"-lacking", acme, permitted(without(needs)...))
 					none := publish(name+"-none", acme, permitted("everything", "*", "Create", ""))
 					call := func(key string) result {
-						return r.call(method, strings.ReplaceAll(path, "{sessionId}", asked.id)+asked.query, key, asked.body)
+						return r.call(method, strings.ReplaceAll(path, "{sessionId}", asked.id)+asked.query, key, asked.body, "Idempotency-Key", "once")
 					}
 					eventually(t, "the replica knows the last key", func() bool { return call(none).status != http.StatusUnauthorized })
 					r.wantForbidden(t, call(lacking), needs)
@@ -178,6 +182,7 @@ func TestPermissions_Page(t *testing.T) {
 
 // A request that is wrong in several ways is refused for the first of: key, merchant, permission, limit, request. A refused one is not charged.
 func TestPermissions_ErrorOrder(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	once := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 1} }
 	acme := f.merchant("acme", once)
@@ -219,6 +224,7 @@ func TestPermissions_ErrorOrder(t *testing.T) {
 
 // A key that was just rotated is dead before it lacks anything, also on a replica that does not know.
 func TestPermissions_DeadKeyGets401First(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"), permitted(v1alpha1.PermissionRotate))
 	r, frozen := f.start(), f.start()
@@ -232,6 +238,7 @@ func TestPermissions_DeadKeyGets401First(t *testing.T) {
 
 // Narrowing is in force once a replica's watch has it: one whose watch is frozen goes on with what it knew, as for a suspension.
 func TestPermissions_Narrowed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r, frozen := f.start(), f.start()
@@ -252,6 +259,7 @@ func TestPermissions_Narrowed(t *testing.T) {
 
 // A consumer whose key may not list any more gets 403 for its wait.
 func TestPermissions_NarrowedDuringAWait(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, other := f.key("consumer", acme), f.key("office", acme)
@@ -264,12 +272,13 @@ func TestPermissions_NarrowedDuringAWait(t *testing.T) {
 	eventually(t, "it waits", func() bool { return r.metric("merchant_operator_streams") == "1" })
 	f.narrow(key, without(v1alpha1.PermissionList)...)
 	eventually(t, "the replica has seen it", func() bool { return r.call(http.MethodGet, events, key, "").status == http.StatusForbidden })
-	r.cancelled(t, other, 1)
+	r.call(http.MethodPost, sessions+"/"+r.create(other)+"/cancel", other, "").want(t, http.StatusOK)
 	r.wantForbidden(t, <-answer, v1alpha1.PermissionList)
 }
 
 // A rotation over HTTP keeps what the key may do, and from where.
 func TestPermissions_RotationKeepsThem(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme, console := f.merchant("acme"), f.issuer("console")
 	narrow := func(r *published.KeyRecord) {
@@ -300,6 +309,7 @@ func TestPermissions_RotationKeepsThem(t *testing.T) {
 // A rotation reads the published record, and so a replica whose watch is frozen knows what it may not do any more: a leaked key whose permission
 // was taken away cannot lock its shop out.
 func TestPermissions_RotationByAFrozenReplica(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	lacking, elsewhere := f.key("lacking", acme), f.key("elsewhere", acme)
@@ -318,6 +328,7 @@ func TestPermissions_RotationByAFrozenReplica(t *testing.T) {
 // An address must be on the lists of merchant and key. The merchant's mode is for both, and what either list blocks is counted, by key if
 // the merchant's list allows it.
 func TestKeyAllowlist(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	list := func(blocks ...v1alpha1.IPBlock) func(*published.KeyRecord) {
 		return func(r *published.KeyRecord) { r.IPAllowlist = blocks }

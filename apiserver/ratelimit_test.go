@@ -50,6 +50,7 @@ func wantTooMany(t *testing.T, got result, policy string) {
 
 // All keys of a merchant share its limit, on all replicas.
 func TestMerchantLimit(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.RateLimit = slowly })
 	one, two := f.key("one", acme), f.key("two", acme)
@@ -75,6 +76,7 @@ func TestMerchantLimit(t *testing.T) {
 }
 
 func TestPublicLimit(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start(trustLoopback, func(o *apiserver.Options) { o.PublicRateLimit = slowly })
@@ -99,6 +101,7 @@ func TestPublicLimit(t *testing.T) {
 // The limit of an address is of all sessions that a replica serves it. Through two replicas it has at most twice that, and never more than once
 // for the sessions of one bucket. Test sessions are counted apart.
 func TestPublicLimit_WorstCase(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	other := acme
@@ -151,6 +154,7 @@ func TestPublicLimit_WorstCase(t *testing.T) {
 
 // Each rotation is an event for every replica, so one ApiKey has 100 at once and then one per second.
 func TestRotationLimit(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key, other := f.key("till", acme), f.key("other", acme)

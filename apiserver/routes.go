@@ -34,6 +34,7 @@ const (
 	list   = v1alpha1.PermissionList
 	cancel = v1alpha1.PermissionCancel
 	rotate = v1alpha1.PermissionRotate
+	refund = v1alpha1.PermissionRefund
 )
 
 // publicRoutes are those of the public listener: path, who may call, handler. A key needs the permission of the route. A route without a right
@@ -44,6 +45,7 @@ func (r *rooms) publicRoutes() web.Routes {
 		"/api/v1/sessions":                  {http.MethodGet: byOrder(withKey(read, r.sessions.ListOrder), withKey(list, r.sessions.ListEnded)), http.MethodPost: withKey(create, r.sessions.Create)},
 		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(read, r.sessions.Get)},
 		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(cancel, r.sessions.Cancel)},
+		"/api/v1/sessions/{id}/refunds":     {http.MethodPost: withKey(refund, r.sessions.Refund)},
 		"/api/v1/test/sessions/{id}/settle": {http.MethodPost: withKey(create, r.rail.SettleTest)},
 		"/api/v1/events":                    {http.MethodGet: withKey(list, r.events.List)},
 		"/api/v1/merchant/me":               {http.MethodGet: withKey(read, r.gate.Me)},
@@ -65,6 +67,7 @@ const (
 	holdPath       = sessionPath + "/hold"
 	settlementPath = sessionPath + "/settlement"
 	refundsPath    = sessionPath + "/refunds"
+	owedPath       = "/internal/v1/refunds"
 	rotationPath   = contract.Path
 	acceptedPath   = contract.AcceptedPath
 	signingPath    = contract.SigningPath
@@ -78,7 +81,8 @@ func (r *rooms) internalRoutes() web.Routes {
 		holdPath:       {http.MethodPost: withToken("post", holdPath, r.rail.Hold)},
 		settlementPath: {http.MethodPost: withToken("post", settlementPath, r.rail.Settle)},
 		refundsPath:    {http.MethodPost: withToken("post", refundsPath, r.rail.Refund)},
-		rotationPath:   {http.MethodPost: confidentially("post", rotationPath, r.keys.Issue)},
+		owedPath:       {http.MethodGet: withToken("get", owedPath, r.rail.ListOwed)},
+		rotationPath:   {http.MethodPost: confidentially("post", rotationPath, r.keys.RotateFor)},
 		acceptedPath:   {http.MethodGet: withToken("get", acceptedPath, r.keys.ListAccepted)},
 		signingPath:    {http.MethodPost: confidentially("post", signingPath, r.keys.ShowSigningSecret)},
 	}

@@ -15,6 +15,7 @@ import (
 )
 
 func TestRoutes_UnknownPaths(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -31,6 +32,7 @@ func TestRoutes_UnknownPaths(t *testing.T) {
 }
 
 func TestRoutes_Methods(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -58,6 +60,7 @@ func TestRoutes_Methods(t *testing.T) {
 }
 
 func TestRoutes_Head(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -70,6 +73,7 @@ func TestRoutes_Head(t *testing.T) {
 }
 
 func TestRoutes_InternalListener(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail := f.rail("bank")
@@ -103,6 +107,7 @@ func TestRoutes_InternalListener(t *testing.T) {
 
 // No credential settles a session on the public port.
 func TestRoutes_PublicListener(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	rail := f.rail("bank")
@@ -122,6 +127,7 @@ func TestRoutes_PublicListener(t *testing.T) {
 // A request costs one round trip, however it ends; one whose key is unknown or whose caller is
 // foreign costs none, so that neither load nor timing distinguishes the two.
 func TestRoutes_RoundTrips(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	suspended := f.key("suspended", f.merchant("suspended", func(r *published.MerchantRecord) { r.State = v1alpha1.MerchantSuspended }))
@@ -142,7 +148,7 @@ func TestRoutes_RoundTrips(t *testing.T) {
 	r.call(http.MethodGet, sessions+"/"+id, key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, public+"/"+id, "", "").want(t, http.StatusOK)
 	r.call(http.MethodGet, sessions+"?orderRef=1001", key, "").want(t, http.StatusOK)
-	r.call(http.MethodGet, sessions+"?endedFrom=1", key, "").want(t, http.StatusOK)
+	r.call(http.MethodGet, sessions+"?endedFrom=1600000000000", key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, me, key, "").want(t, http.StatusOK)
 	r.call(http.MethodGet, events, key, "").want(t, http.StatusOK)
 	cancelled := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
@@ -165,7 +171,7 @@ func TestRoutes_RoundTrips(t *testing.T) {
 		"get what is not there":           {"GET", sessions + "/" + missing, key, "", "", 404, 1},
 		"get a malformed id":              {"GET", sessions + "/x", key, "", "", 404, 1},
 		"list an order":                   {"GET", sessions + "?orderRef=1001", key, "", "", 200, 1},
-		"list what has ended":             {"GET", sessions + "?endedFrom=1", key, "", "", 200, 1},
+		"list what has ended":             {"GET", sessions + "?endedFrom=1600000000000", key, "", "", 200, 1},
 		"list badly":                      {"GET", sessions, key, "", "", 400, 1},
 		"list with a dead key, badly":     {"GET", sessions, dead, "", "", 401, 1},
 		"cancel":                          {"POST", sessions + "/" + id + "/cancel", key, "", "", 200, 1},

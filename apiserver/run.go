@@ -41,7 +41,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	process, err := role.Open(ctx, "apiserver", options.Options, redis.Options{
-		Replicas: options.settlementReplicas(), ReplicaTimeout: options.SettlementWait,
+		Replicas: redis.ChooseReplicas(options.SettlementReplicas, options.RedisURL), ReplicaTimeout: options.SettlementWait,
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -44,6 +45,7 @@ func (r *replica) wantEnd(t *testing.T) error {
 
 // Nothing is served before the directory has synced.
 func TestRun_BeforeSync(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	f.cutOff = true
@@ -63,6 +65,7 @@ func TestRun_BeforeSync(t *testing.T) {
 }
 
 func TestRun_StopBeforeSync(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.cutOff = true
 	r := f.launch()
@@ -74,6 +77,7 @@ func TestRun_StopBeforeSync(t *testing.T) {
 }
 
 func TestRun_StopDuringRequest(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -108,6 +112,7 @@ func TestRun_StopDuringRequest(t *testing.T) {
 }
 
 func TestRun_Drain(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start(func(o *apiserver.Options) { o.DrainDelay = 10 * time.Second }) // a busy machine looks in time
@@ -132,6 +137,7 @@ func TestRun_Drain(t *testing.T) {
 }
 
 func TestRun_AddressInUse(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +158,7 @@ func TestRun_AddressInUse(t *testing.T) {
 }
 
 func TestRun_RedisThatMayEvict(t *testing.T) {
+	t.Parallel()
 	own := redistest.Start(t, "--maxmemory-policy", "volatile-lru")
 	err := newFixture(t).launch(func(o *apiserver.Options) { o.RedisURL = own.URL() }).wantEnd(t)
 	if !errors.Is(err, redis.ErrEviction) {
@@ -221,7 +228,31 @@ func (r *replica) metric(name string) string {
 	return string(found[1])
 }
 
+// The options reach the room of payers.
+func TestOptions_Payers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	key := f.key("till", f.merchant("acme"))
+	plain := f.start()
+	r := f.start(func(o *apiserver.Options) {
+		o.QRContent, o.PublicURL, o.PaymentAppURL = apiserver.QRContentLink, "https://pay.example.com/", "https://bank.example/pay?session={sessionId}"
+		o.PublicRateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 3}
+	})
+	id := r.create(key)
+	if page := r.payerPage(t, id); !strings.Contains(page, `href="https://bank.example/pay?session=`+id+`"`) {
+		t.Errorf("the button leads elsewhere: %s", page)
+	}
+	code := r.call(http.MethodGet, "/pay/"+id+"/qr.svg", "", "").want(t, http.StatusOK)
+	if bytes.Equal(code.raw, plain.call(http.MethodGet, "/pay/"+id+"/qr.svg", "", "").want(t, http.StatusOK).raw) {
+		t.Error("the QR code holds the payload")
+	}
+	eventually(t, "the limit of the address is exceeded", func() bool {
+		return r.call(http.MethodGet, "/pay/"+id, "", "").status == http.StatusTooManyRequests
+	})
+}
+
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.7"} })
 	key := f.key("till", acme)
@@ -260,6 +291,7 @@ func TestMetrics(t *testing.T) {
 
 // A replica that Redis never answered may not be able to reach it at all: it waits, and is not ready.
 func TestRun_RedisDown(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	own := redistest.Start(t)
@@ -278,6 +310,7 @@ func TestRun_RedisDown(t *testing.T) {
 }
 
 func TestRun_MissingCertificate(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	r := f.launch(func(o *apiserver.Options) { o.InternalCertificateDir = t.TempDir() })
 	select {

@@ -7,10 +7,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/apiserver"
 )
 
-const sessions = "/api/v1/sessions"
+const (
+	sessions = "/api/v1/sessions"
+	events   = "/api/v1/events"
+)
 
 // Link names the payer's page: under --public-url, else relative to where the caller has sent the request.
 func TestSessions_Link(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	inside, known := f.start(), f.start(func(o *apiserver.Options) { o.PublicURL, o.QRScheme = "https://pay.example.com/", "acme+pay" })

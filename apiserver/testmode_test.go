@@ -33,8 +33,13 @@ type modes struct {
 	key, session map[bool]string // by test mode
 }
 
+// everything permits a key all.
+func everything(r *published.KeyRecord) { r.Permissions = v1alpha1.Permissions() }
+
 func newModes(f *fixture, r *replica, merchant published.MerchantRecord) modes {
-	m := modes{key: map[bool]string{false: f.key(merchant.Name+"-live", merchant), true: f.testKey(merchant.Name+"-test", merchant)}, session: map[bool]string{}}
+	m := modes{key: map[bool]string{
+		false: f.key(merchant.Name+"-live", merchant, everything), true: f.testKey(merchant.Name+"-test", merchant, everything),
+	}, session: map[bool]string{}}
 	for testMode, key := range m.key {
 		r.eventuallyStatus(key, http.StatusOK)
 		m.session[testMode] = r.call(http.MethodPost, sessions, key, `{"amountCents": 1250}`).want(f.t, http.StatusCreated).text("sessionId")
@@ -44,6 +49,7 @@ func newModes(f *fixture, r *replica, merchant published.MerchantRecord) modes {
 
 // Every route, and what a key gets for a session of the other mode and for its own. A new route must be here.
 func TestTestMode_EachRoute(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	rail := f.rail("bank")
 	r := f.start()
@@ -51,18 +57,21 @@ func TestTestMode_EachRoute(t *testing.T) {
 	keyed := func(method, path, body string) func(key, id string) result {
 		return func(key, id string) result { return r.call(method, strings.ReplaceAll(path, "{id}", id), key, body) }
 	}
-	const ok, created, missing = http.StatusOK, http.StatusCreated, http.StatusNotFound
+	const ok, created, missing, unpaid = http.StatusOK, http.StatusCreated, http.StatusNotFound, http.StatusConflict
 	for route, test := range map[string]struct {
 		call func(key, id string) result
 		want answers
 	}{
-		"POST /api/v1/sessions":                  {keyed("POST", sessions, `{"amountCents": 1}`), answers{created, created, created, created}}, // of its own mode
-		"GET /api/v1/sessions":                   {keyed("GET", sessions+"?orderRef=1001", ""), answers{ok, ok, ok, ok}},                       // of its own mode
-		"GET /api/v1/sessions/{id}":              {keyed("GET", sessions+"/{id}", ""), answers{ok, ok, missing, missing}},
-		"POST /api/v1/sessions/{id}/cancel":      {keyed("POST", sessions+"/{id}/cancel", ""), answers{ok, ok, missing, missing}},
+		"POST /api/v1/sessions":             {keyed("POST", sessions, `{"amountCents": 1}`), answers{created, created, created, created}}, // of its own mode
+		"GET /api/v1/sessions":              {keyed("GET", sessions+"?orderRef=1001", ""), answers{ok, ok, ok, ok}},                       // of its own mode
+		"GET /api/v1/sessions/{id}":         {keyed("GET", sessions+"/{id}", ""), answers{ok, ok, missing, missing}},
+		"POST /api/v1/sessions/{id}/cancel": {keyed("POST", sessions+"/{id}/cancel", ""), answers{ok, ok, missing, missing}},
+		"POST /api/v1/sessions/{id}/refunds": {func(key, id string) result {
+			return r.call(http.MethodPost, sessions+"/"+id+"/refunds", key, `{}`, "Idempotency-Key", "once")
+		}, answers{unpaid, unpaid, missing, missing}},
 		"POST /api/v1/test/sessions/{id}/settle": {keyed("POST", settleTest("{id}"), `{}`), answers{missing, ok, missing, missing}},
 		"GET /api/v1/merchant/me":                {keyed("GET", me, ""), answers{ok, ok, ok, ok}},
-		"GET /api/v1/events":                     {keyed("GET", events, ""), answers{ok, ok, ok, ok}}, // of its own mode: TestEvents_FollowCursors
+		"GET /api/v1/events":                     {keyed("GET", events, ""), answers{ok, ok, ok, ok}}, // of its own mode: TestList_FollowCursors of events
 		"GET " + sessionRoute:                    {func(_, id string) result { return r.railGet(id, rail) }, answers{ok, missing, missing, ok}},
 		"POST " + holdRoute: {
 			func(_, id string) result { return r.hold(id, rail, `{"paymentRef": "bank-1", "seconds": 60}`) },
@@ -101,8 +110,8 @@ func TestTestMode_EachRoute(t *testing.T) {
 		})
 	}
 	covered := []string{
-		"POST /api/v1/sessions", "GET /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/test/sessions/{id}/settle",
-		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + holdRoute, "POST " + settlementRoute, "POST " + refundsRoute,
+		"POST /api/v1/sessions", "GET /api/v1/sessions", "GET /api/v1/sessions/{id}", "POST /api/v1/sessions/{id}/cancel", "POST /api/v1/sessions/{id}/refunds", "POST /api/v1/test/sessions/{id}/settle",
+		"GET /api/v1/merchant/me", "GET /api/v1/events", "GET " + sessionRoute, "POST " + holdRoute, "POST " + settlementRoute, "POST " + refundsRoute, "GET " + owedRoute,
 		// Without a key, by the session id alone: TestTestMode_Marked.
 		"GET /api/v1/public/sessions/{id}", "GET /pay/{id}", "GET /pay/{id}/qr.svg",
 		"POST /pay/{id}/test", // TestPlayRail
@@ -124,6 +133,7 @@ func TestTestMode_EachRoute(t *testing.T) {
 
 // Nobody who sees a test session can take it for a payment.
 func TestTestMode_Marked(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	r := f.start()
 	m := newModes(f, r, f.merchant("acme"))
@@ -146,13 +156,13 @@ func TestTestMode_Marked(t *testing.T) {
 				t.Errorf("test mode %t, %s: %s", testMode, path, got.raw)
 			}
 		}
-		if streamed, _ := r.stream(id).next(); strings.Contains(streamed.data, `"livemode":false`) != testMode {
-			t.Errorf("test mode %t, stream: %s", testMode, streamed.data)
+		if streamed, _ := r.stream(id).Next(); strings.Contains(streamed.Data, `"livemode":false`) != testMode {
+			t.Errorf("test mode %t, stream: %s", testMode, streamed.Data)
 		}
 		for _, status := range []string{"PENDING", "COMPLETED"} {
-			page := string(r.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `data-status="`+status+`"`).raw)
+			page := r.payerPage(t, id)
 			title := page[strings.Index(page, "<title>"):strings.Index(page, "</title>")]
-			if strings.Contains(title, "not a real payment") != testMode || strings.Contains(page, `<p class="test">`) != testMode {
+			if !strings.Contains(page, `data-status="`+status+`"`) || strings.Contains(title, "not a real payment") != testMode || strings.Contains(page, `<p class="test">`) != testMode {
 				t.Errorf("test mode %t: the page says\n%s", testMode, page)
 			}
 			if testMode {
@@ -166,6 +176,7 @@ func TestTestMode_Marked(t *testing.T) {
 
 // No rotation, over HTTP or by the operator, leads out of the mode of a key, and what stops a live key stops a test key.
 func TestTestMode_Rotation(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	key := f.testKey("test", acme)
@@ -192,6 +203,7 @@ func TestTestMode_Rotation(t *testing.T) {
 
 // Tests are in no live figure and use up no live limit.
 func TestTestMode_Metrics(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	small := func(r *published.MerchantRecord) { r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 1, Burst: 4} }
 	acme := f.merchant("acme", small)
@@ -233,6 +245,7 @@ func TestTestMode_Metrics(t *testing.T) {
 
 // Whatever the merchant's limit is, its test keys together get a small fixed one.
 func TestTestMode_RateLimit(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", func(r *published.MerchantRecord) {
 		r.RateLimit = v1alpha1.RateLimit{RequestsPerSecond: 10_000, Burst: 100_000}

@@ -20,6 +20,7 @@ import (
 )
 
 func TestPreflight(t *testing.T) {
+	t.Parallel()
 	r := newFixture(t).start()
 	for _, path := range []string{
 		sessions, sessions + "/ps_aaaaaaaaaaaa000000000000000000", sessions + "/x/cancel", public + "/x", me, rotate, "/api/v1/nothing", "/api/v1/",
@@ -49,12 +50,13 @@ func TestPreflight(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
 	id := r.call(http.MethodPost, sessions, key, `{"amountCents": 1}`).text("sessionId")
-	const exposed = "Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Session-Expires-In, " +
-		"Error-Code, Ignored-Fields, Link"
+	const exposed = "Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Customer-Email-Ignored, " +
+		"Session-Currency, Session-Expires-In, Error-Code, Ignored-Fields, Link"
 	for _, got := range []result{
 		r.call(http.MethodGet, public+"/"+id, "", "", "Origin", "https://shop.example"),
 		r.call(http.MethodGet, public+"/x", "", "", "Origin", "https://shop.example"),
@@ -126,6 +128,7 @@ func (r *replica) identified(method, path, key, body, id string) result {
 }
 
 func TestRequestLog(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	log := &logtest.Buffer{}
@@ -165,6 +168,7 @@ func TestRequestLog(t *testing.T) {
 }
 
 func TestRequestLog_Off(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	log := &logtest.Buffer{}
 	r := f.start(func(o *apiserver.Options) { o.Log = slog.New(fanOut{o.Log.Handler(), slog.NewJSONHandler(log, nil)}) })
@@ -202,6 +206,7 @@ func (f fanOut) WithGroup(name string) slog.Handler {
 }
 
 func TestSecurityHeaders(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -257,6 +262,7 @@ func (r *replica) raw(t *testing.T, request string) (result, bool) {
 
 // What net/http itself refuses has the shape of all errors, too.
 func TestMalformedHTTP(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -296,6 +302,7 @@ func TestMalformedHTTP(t *testing.T) {
 
 // No client library sends these.
 func TestUnusualHTTP(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()
@@ -327,6 +334,7 @@ func TestUnusualHTTP(t *testing.T) {
 }
 
 func TestOversizedBody(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key := f.key("till", f.merchant("acme"))
 	r := f.start()

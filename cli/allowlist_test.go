@@ -9,6 +9,7 @@ import (
 )
 
 func TestAllowlistTest(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("open")
 	n.Merchant("reporting", func(m *v1alpha1.Merchant) {

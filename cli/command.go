@@ -6,6 +6,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -40,11 +41,15 @@ func Args(command []string) (args []string, ok bool) {
 
 // Execute runs the command line behind the plugin's name, and returns the exit code: 0 done, 1 error, 2 usage, 3 not ready, 4 a plan ends something.
 func Execute(ctx context.Context, version string, streams genericiooptions.IOStreams, args []string) int {
-	streams.Out, streams.ErrOut = terminal.Escape(streams.Out), terminal.Escape(streams.ErrOut)
+	out := terminal.Escape(streams.Out)
+	streams.Out, streams.ErrOut = out, terminal.Escape(streams.ErrOut)
 	klog.SetOutput(streams.ErrOut)
 	root := newCommand(version, streams) //nolint:contextcheck // cobra passes ctx to the command that runs
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.Err() != nil { // whatever was done: nobody has read it, and a pipeline would go on with nothing
+		err = fmt.Errorf("write the output: %w", out.Err())
+	}
 	if err == nil {
 		return terminal.ExitDone
 	}

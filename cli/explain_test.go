@@ -33,13 +33,9 @@ type publisher struct {
 func newPublisher(t *testing.T) *publisher {
 	t.Helper()
 	p := &publisher{t: t, namespace: kubetest.Namespace(t, installation.Environment.Config, "credentials-")}
-	var err error
-	p.replica, err = installation.StartAPIServer(p.namespace, func(o *apiserver.Options) {
+	p.replica, _ = installation.APIServer(t, p.namespace, func(o *apiserver.Options) {
 		o.Kubeconfig, o.CredentialsNamespace, o.TrustedProxies, o.LogRefusedKeys = admin, p.namespace, loopback, true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p.merchant("acme", v1alpha1.MerchantActive)
 	p.merchant("fenced", v1alpha1.MerchantActive, "198.51.100.0/24")
 	p.merchant("reporting", v1alpha1.MerchantActive, "198.51.100.0/24")
@@ -135,6 +131,7 @@ func (p *publisher) rotatedAway(overlap time.Duration, at time.Time) func(*publi
 
 // Every cause is named, and the API agrees: it gives the same reason in its log, or accepts the key.
 func TestExplain401_AgreesWithTheAPI(t *testing.T) {
+	t.Parallel()
 	p := newPublisher(t)
 	good := p.key("good", "acme")
 	secret := published.KeyName(published.ID("broken"))
@@ -243,6 +240,7 @@ func (p *publisher) call(key, from string) int {
 
 // The command that explain-401 advises for a replaced key prints the key in force.
 func TestExplain401_AdviceRuns(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	old := strings.TrimSpace(run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, terminal.ExitDone).out)
@@ -260,6 +258,7 @@ func TestExplain401_AdviceRuns(t *testing.T) {
 
 // The operator claims a digest once. Somebody with rights in the credentials namespace could publish it twice.
 func TestExplain401_DigestClaimedTwice(t *testing.T) {
+	t.Parallel()
 	p := newPublisher(t)
 	shared := strings.Repeat("s", 40)
 	p.key("first", "acme", external(shared), func(r *published.KeyRecord) { r.Current.CreatedAt = r.Current.CreatedAt.Add(-time.Hour) })
@@ -278,6 +277,7 @@ func newForeignKey(t *testing.T, uid types.UID) string {
 }
 
 func TestExplain401_Usage(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	run(t, n.Namespace, "explain-401 --from 203.0.113.7").want(t, terminal.ExitUsage, "--key-stdin is missing", "printenv API_KEY |")
 	run(t, n.Namespace, "explain-401 --key-stdin").want(t, terminal.ExitUsage, `--from must be an IP address, not ""`)

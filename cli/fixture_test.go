@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"log"
 	"net/netip"
@@ -21,12 +22,15 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers"
 	"github.com/merchant-operator/merchant-operator/dispatcher"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
+	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/leaks"
 )
 
 var (
 	installation *fixture.Installation
 	replica      fixture.Replica
+	audited      *kubetest.AuditLog
+	auditDir     string
 	// admin is a kubeconfig with all rights.
 	admin    string
 	loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -38,14 +42,27 @@ func TestMain(m *testing.M) {
 		os.Exit(Execute(ctx, "v1.2.3", genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, args)) //nolint:forbidigo // it is main then
 	}
 	flag.Parse()
+	if err := recordRequests(); err != nil {
+		log.Fatal(err)
+	}
 	var err error
-	if installation, err = fixture.Install(); err == nil {
+	end := func() error { return errors.Join(installation.Close(), os.RemoveAll(auditDir)) }
+	if installation, err = fixture.Install(audited.Record); err == nil {
 		err = start()
 	}
 	if err != nil {
-		log.Fatal(err, installation.Close())
+		log.Fatal(errors.Join(err, end()))
 	}
-	leaks.Run(m, installation.Close)
+	leaks.Run(m, end)
+}
+
+// recordRequests makes the log of the requests to the Kubernetes API.
+func recordRequests() (err error) {
+	if auditDir, err = os.MkdirTemp("", "audit"); err != nil {
+		return err
+	}
+	audited, err = kubetest.NewAuditLog(auditDir, kubetest.AuditRequests)
+	return err
 }
 
 func start() (err error) {
@@ -57,8 +74,11 @@ func start() (err error) {
 	if replica, err = installation.StartAPIServer("apiserver", func(o *apiserver.Options) { o.TrustedProxies = loopback }); err != nil {
 		return err
 	}
-	_, err = installation.StartDispatcher("dispatcher", func(*dispatcher.Options) {})
-	return err
+	if _, err = installation.StartDispatcher("dispatcher", func(*dispatcher.Options) {}); err != nil {
+		return err
+	}
+	// Here, so that tests that need them can run at the same time.
+	return errors.Join(os.Setenv("API_URL", replica.Public), os.Setenv("REDIS_URL", installation.Redis.URL()))
 }
 
 // execute runs a command line of the plugin.
@@ -102,19 +122,19 @@ func (r result) want(t *testing.T, code int, words ...string) result {
 	return r
 }
 
+// wantNo fails the test if the command has printed the word.
+func (r result) wantNo(t *testing.T, word string) {
+	t.Helper()
+	if strings.Contains(r.out+r.problems, word) {
+		t.Errorf("%q in\nstdout: %s\nstderr: %s", word, r.out, r.problems)
+	}
+}
+
 // user is a person without any right, and their kubeconfig.
 func user(t *testing.T, name string) (kubeconfig string) {
 	t.Helper()
-	signedIn, err := installation.Environment.AddUser(envtest.User{Name: name, Groups: []string{"system:authenticated"}}, nil)
+	kubeconfig, err := installation.UserKubeconfig(envtest.User{Name: name, Groups: []string{"system:authenticated"}})
 	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := signedIn.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return kubeconfig

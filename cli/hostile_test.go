@@ -27,6 +27,7 @@ func escaped(t *testing.T, text string) string {
 
 // Errors, tables, advice and reports of objects with hostile texts have nothing that a terminal obeys.
 func TestCommands_Hostile(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	key, _ := n.ApiKey("till", "acme")

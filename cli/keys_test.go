@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -25,6 +27,18 @@ const anywhere = "203.0.113.7"
 
 // tenant is a namespace with merchants and keys.
 type tenant struct{ fixture.Tenant }
+
+// wantOverlap compares spec.rotation.overlapSeconds of an ApiKey.
+func (n tenant) wantOverlap(t *testing.T, name string, want *int32) {
+	t.Helper()
+	key := &v1alpha1.ApiKey{}
+	if err := n.Kube.Get(t.Context(), client.ObjectKey{Namespace: n.Namespace, Name: name}, key); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, key.Spec.Rotation.OverlapSeconds); diff != "" {
+		t.Errorf("overlapSeconds (-want +got):\n%s", diff)
+	}
+}
 
 func newTenant(t *testing.T) tenant {
 	t.Helper()
@@ -55,9 +69,10 @@ func eventuallyMe(t *testing.T, n tenant, key string, want int) {
 }
 
 func TestOnboard(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	got := runAs(t, admin, n.Namespace, "", "onboard", "blue-bakery", "--display-name", "Blue Bakery", "--allow", "203.0.113.0/24,2001:db8::1", "--webhook", "https://shop.example/hooks").
-		want(t, terminal.ExitDone, "keys reveal blue-bakery-1", "blue-bakery-webhook")
+		want(t, terminal.ExitDone, "keys reveal blue-bakery-1", "blue-bakery-webhook", "day begins at midnight UTC")
 	if want := "merchant.merchant-operator.io/blue-bakery created\napikey.merchant-operator.io/blue-bakery-1 created\n"; got.out != want {
 		t.Errorf("stdout %q, want %q", got.out, want)
 	}
@@ -84,8 +99,9 @@ func TestOnboard(t *testing.T) {
 
 // What a dry run prints is a manifest for Git: kubectl accepts it, and it makes the same objects.
 func TestOnboard_DryRun(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
-	got := runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR", "--dry-run=server", "-o", "yaml").want(t, terminal.ExitDone)
+	got := runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR", "--time-zone", "Europe/Berlin", "--dry-run=server", "-o", "yaml").want(t, terminal.ExitDone)
 	if want := `apiVersion: merchant-operator.io/v1alpha1
 kind: Merchant
 metadata:
@@ -94,6 +110,7 @@ metadata:
 spec:
   currency: EUR
   displayName: Tea House
+  timeZone: Europe/Berlin
 ---
 apiVersion: merchant-operator.io/v1alpha1
 kind: ApiKey
@@ -114,7 +131,10 @@ spec:
 	if _, err := installation.Kubectl(got.out, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR").want(t, terminal.ExitDone, "tea-house unchanged")
+	runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR", "--time-zone", "Europe/Berlin").want(t, terminal.ExitDone, "tea-house unchanged").wantNo(t, "midnight")
+	runAs(t, admin, n.Namespace, "", "onboard", "tea-house", "--display-name", "Tea House", "--currency", "EUR").want(t, terminal.ExitError, "with another timeZone")
+	run(t, n.Namespace, "status tea-house").want(t, terminal.ExitDone, "Europe/Berlin", "EUR")
+	run(t, n.Namespace, "onboard other --display-name Other --time-zone Mars --dry-run=server").want(t, terminal.ExitError, "timeZone")
 	// The rules are those of the API server.
 	run(t, n.Namespace, "onboard other --display-name Other --currency XXX --dry-run=server").want(t, terminal.ExitError, "ISO 4217")
 	run(t, n.Namespace, "onboard other --display-name Other --dry-run=server").want(t, terminal.ExitDone, "merchant.merchant-operator.io/other created (server dry run)")
@@ -122,6 +142,7 @@ spec:
 
 // A new key may do what a till needs, unless somebody says more.
 func TestIssue_Permissions(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	for name, test := range map[string]struct {
@@ -138,13 +159,14 @@ func TestIssue_Permissions(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	for _, wrong := range []string{"refund", "read,", "Read", "read,all"} {
-		run(t, n.Namespace, "keys issue x --merchant acme --permissions "+wrong).want(t, terminal.ExitUsage, "is not one of create,read,list,cancel,rotate, all")
+	for _, wrong := range []string{"payout", "read,", "Read", "read,all"} {
+		run(t, n.Namespace, "keys issue x --merchant acme --permissions "+wrong).want(t, terminal.ExitUsage, "is not one of create,read,list,cancel,rotate,refund, all")
 	}
 }
 
 // Keys are issued, rotated and disabled.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	first := run(t, n.Namespace, "keys issue till --merchant acme --reveal").want(t, terminal.ExitDone)
@@ -161,9 +183,30 @@ func TestKeys(t *testing.T) {
 	eventuallyMe(t, n, old, http.StatusOK)
 	run(t, n.Namespace, "status acme").want(t, terminal.ExitDone, "an old key still works for 5")
 
+	day, none := new(int32(86400)), new(int32(0))
+	n.wantOverlap(t, "till", day)
 	run(t, n.Namespace, "keys rotate till --overlap 0s --trigger leak").want(t, terminal.ExitDone, "rotated")
+	n.wantOverlap(t, "till", day)
 	eventuallyMe(t, n, fresh, http.StatusUnauthorized)
 	run(t, n.Namespace, "keys rotate till --trigger leak").want(t, terminal.ExitUsage, `--trigger is already "leak"`)
+
+	run(t, n.Namespace, "keys rotate till --overlap 0s --trigger unseen --timeout 0s").want(t, terminal.ExitDone, "The next rotation has the same overlap", `"overlapSeconds":86400`)
+	n.wantOverlap(t, "till", none)
+	run(t, n.Namespace, "keys rotate till --overlap 1h --trigger seen").want(t, terminal.ExitDone)
+	n.wantOverlap(t, "till", none)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = full.Close() }()
+	for _, words := range []string{"version", "status", "keys reveal till", "keys rotate till --trigger disk --overlap 0s --reveal"} {
+		var problems strings.Builder
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: full, ErrOut: &problems}
+		args := append(strings.Fields(words), "--kubeconfig="+admin, "-n="+n.Namespace)
+		if code := execute(t.Context(), streams, args); code != terminal.ExitError || !strings.Contains(problems.String(), "no space left on device") {
+			t.Errorf("%s on a full disk: exit code %d, %s", words, code, problems.String())
+		}
+	}
 
 	last := strings.TrimSpace(run(t, n.Namespace, "keys reveal till").want(t, terminal.ExitDone).out)
 	eventuallyMe(t, n, last, http.StatusOK)
@@ -185,6 +228,7 @@ func TestKeys(t *testing.T) {
 
 // A key that its trigger does not rotate is refused.
 func TestRotate_TriggerRotatesNothing(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	n.Unissued("console", "acme")
@@ -221,6 +265,7 @@ func TestRotate_TriggerRotatesNothing(t *testing.T) {
 
 // Without a Secret, reveal prints what to do.
 func TestReveal_NoSecret(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	key, plaintext := n.ApiKey("till", "acme")
@@ -236,6 +281,7 @@ func TestReveal_NoSecret(t *testing.T) {
 }
 
 func TestIssue_Timeout(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	run(t, n.Namespace, "keys issue till --merchant acme --timeout 1ns").want(t, terminal.ExitNegative, "till is not ready after 1ns")
@@ -243,6 +289,7 @@ func TestIssue_Timeout(t *testing.T) {
 
 // What cannot work is not written.
 func TestIssue_Checks(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	merchant := n.Merchant("acme-coffee")
 	n.secret("taken")
@@ -266,6 +313,7 @@ func TestIssue_Checks(t *testing.T) {
 
 // Without the right to see the Secret, the operator finds out, and nobody waits for a person.
 func TestKeys_SecretConflict(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	n.secret("till-key")
@@ -289,6 +337,7 @@ func TestKeys_SecretConflict(t *testing.T) {
 }
 
 func TestKeys_MerchantNotFound(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	merchant := n.Merchant("acme")
 	n.ApiKey("till", "acme")
@@ -313,6 +362,7 @@ func TestKeys_MerchantNotFound(t *testing.T) {
 
 // A status that changes meanwhile, here because the key is used, is no conflict.
 func TestRotate_StatusChanges(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	n.ApiKey("till", "acme")
@@ -333,6 +383,7 @@ func TestRotate_StatusChanges(t *testing.T) {
 
 // The new key is delivered, and does not work before the merchant is active again.
 func TestRotate_MerchantSuspended(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	merchant := n.Merchant("acme")
 	key, _ := n.ApiKey("till", "acme")
@@ -348,6 +399,7 @@ func TestRotate_MerchantSuspended(t *testing.T) {
 }
 
 func TestKeys_Output(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	if got := run(t, n.Namespace, "keys issue till --merchant acme -o name").want(t, terminal.ExitDone); got.out != "apikey.merchant-operator.io/till\n" {

@@ -25,7 +25,6 @@ type sale struct {
 
 func newSale(t *testing.T, change ...func(*v1alpha1.Merchant)) sale {
 	t.Helper()
-	t.Setenv("API_URL", replica.Public)
 	s := sale{tenant: newTenant(t)}
 	s.Merchant("acme", change...)
 	_, s.key = s.ApiKey("till", "acme")
@@ -55,6 +54,7 @@ func (s sale) settle(id, outcome string, cents int) {
 
 // Payments and events need a key that may list, and one payment a key that may read: the first key of the shop cannot do that.
 func TestPayments_KeyWithThePermission(t *testing.T) {
+	t.Parallel()
 	s := newSale(t)
 	change := func(name string, permissions ...v1alpha1.Permission) {
 		key := s.apiKey(name)
@@ -86,8 +86,48 @@ func TestPayments_KeyWithThePermission(t *testing.T) {
 	run(t, s.Namespace, "payments show "+id).want(t, terminal.ExitDone, "PENDING")
 }
 
+// A refund from the request to the rail's confirmation, with the one key that may ask for it. Nobody can do so by default.
+func TestPayments_Refund(t *testing.T) {
+	t.Parallel()
+	s := newSale(t)
+	id := s.create("1001", 1250)
+	s.settle(id, "COMPLETED", 1250)
+	run(t, s.Namespace, "payments refund "+id).want(t, terminal.ExitError, "has the permissions read,refund; till cannot be used",
+		"keys issue acme-refunds --merchant acme --mode Live --permissions read,refund -n "+s.Namespace)
+	run(t, s.Namespace, "payments refund "+id+" --key till").want(t, terminal.ExitError, "does not have the permission refund")
+	runAs(t, "/nowhere", "default", s.key, "payments", "refund", id, "--key-stdin").want(t, terminal.ExitError, "403", "--permissions read,refund")
+	_, office := s.ApiKey("zz-refunds", "acme", func(k *v1alpha1.ApiKey) { k.Spec.Permissions = []v1alpha1.Permission{"read", "refund"} })
+	eventuallyMe(t, s.tenant, office, http.StatusOK)
+
+	run(t, s.Namespace, "payments refund "+id+" --amount 13").want(t, terminal.ExitError, "payments show "+id)
+	const partly = " --amount 5.00 --reason cold --idempotency-key return-1"
+	run(t, s.Namespace, "payments refund "+id+partly).want(t, terminal.ExitDone, "REQUESTED", "5.00 USD", "Idempotency-Key: return-1")
+	run(t, s.Namespace, "payments refund "+id+partly).want(t, terminal.ExitDone, "It was asked for before.", "REQUESTED")
+	run(t, s.Namespace, "payments refund "+id).want(t, terminal.ExitDone, "REQUESTED", "7.50 USD")
+	run(t, s.Namespace, "payments refund "+id).want(t, terminal.ExitError, "409")
+	shown := run(t, s.Namespace, "payments show "+id).want(t, terminal.ExitDone).out
+	if strings.Count(shown, "Asked for") != 2 || !strings.Contains(shown, "REQUESTED; cold") {
+		t.Errorf("it shows %s", shown)
+	}
+	owed, err := fixture.Call(fixture.Insecure, replica.Internal, http.MethodGet, "/internal/v1/refunds", s.rail, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range owed.Body["refunds"].([]any) {
+		row := row.(map[string]any)
+		body := fmt.Sprintf(`{"paymentRef":%q,"refundRef":%q,"amountCents":%v}`, row["paymentRef"], row["refundRef"], row["amountCents"])
+		if answer, err := fixture.Call(fixture.Insecure, replica.Internal, http.MethodPost, "/internal/v1/sessions/"+id+"/refunds", s.rail, body); err != nil || answer.Status != http.StatusOK {
+			t.Fatalf("%d %s, %v", answer.Status, answer.Raw, err)
+		}
+	}
+	if shown := run(t, s.Namespace, "payments show "+id).out; strings.Count(shown, "CONFIRMED") != 2 || strings.Count(shown, "Refunded") != 2 {
+		t.Errorf("it shows %s", shown)
+	}
+}
+
 // The day of a shop, from the real API: each end once, sums to the cent, with the key from the Secret.
 func TestPayments_RealDay(t *testing.T) {
+	t.Parallel()
 	s := newSale(t, func(m *v1alpha1.Merchant) { m.Spec.Currency, m.Spec.TimeZone = "EUR", "Pacific/Kiritimati" })
 	want := map[string]string{}
 	total := 0

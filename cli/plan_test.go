@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -26,7 +28,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/plan"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
-	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/kubetest"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 )
@@ -359,6 +360,7 @@ func or(text, otherwise string) string {
 
 // A digest that another ApiKey has is Stalled after the sync, as the plan says, and its owner's namespace may be another tenant's.
 func TestPlan_DigestOfAnother(t *testing.T) {
+	t.Parallel()
 	owner, g := newTenant(t), newGit(t)
 	digest := apikey.NewDigest("a till's key from a vault " + owner.Namespace).Hex()
 	owner.Merchant("acme")
@@ -381,6 +383,7 @@ func TestPlan_DigestOfAnother(t *testing.T) {
 // With --prune the plan has what the tool manages, and not what a person made. It says that it does not know what the tool deletes: an annotation,
 // for example, may keep an object.
 func TestPlan_Prune(t *testing.T) {
+	t.Parallel()
 	g := newGit(t)
 	for _, key := range []string{"till", "kiosk", "kept"} {
 		g.commit("ApiKey", key, till)
@@ -409,6 +412,7 @@ func TestPlan_Prune(t *testing.T) {
 
 // kubectl apply compares with the manifest that it applied last: what left the manifest leaves the object.
 func TestPlan_AfterKubectlApply(t *testing.T) {
+	t.Parallel()
 	g := newGit(t)
 	g.commit("Merchant", "acme", "{displayName: Acme, ipAllowlist: [203.0.113.0/24]}")
 	g.commit("ApiKey", "till", till)
@@ -434,6 +438,7 @@ func TestPlan_AfterKubectlApply(t *testing.T) {
 
 // One wrong value hides no other one: the API server checks its rules only when every value has the right form.
 func TestPlan_AllThatIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		before, after string // the spec of the ApiKey; before empty: it is new
 		want          []string
@@ -451,6 +456,7 @@ func TestPlan_AllThatIsRefused(t *testing.T) {
 		"a missing Merchant and a wrong enum": {"", "{state: Stopped}", []string{"spec.merchantRef: Required value", `spec.state: Unsupported value: "Stopped"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := newGit(t)
 			g.commit("Merchant", "acme", acme)
 			if test.before != "" {
@@ -468,6 +474,7 @@ func TestPlan_AllThatIsRefused(t *testing.T) {
 
 // What is applied is not always what the files have. The plan says so; it does not guess.
 func TestPlan_Unbuilt(t *testing.T) {
+	t.Parallel()
 	const ours = "apiVersion: merchant-operator.io/v1alpha1\nkind: "
 	disabled := ours + "ApiKey\nmetadata: {name: till}\nspec: {merchantRef: {name: acme}, state: Disabled}\n"
 	flux := func(spec string) string {
@@ -492,6 +499,7 @@ func TestPlan_Unbuilt(t *testing.T) {
 		"one that changes nothing":               {flux(""), terminal.ExitDone, []string{"1 object of other kinds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := newGit(t)
 			g.commit("Merchant", "acme", acme)
 			g.commit("ApiKey", "till", till)
@@ -509,6 +517,7 @@ func TestPlan_Unbuilt(t *testing.T) {
 // Flux takes over what a person made, and may remove what was set with kubectl and is in no manifest, a trigger for example. Which fields a tool
 // removes, the plan does not know; it names those that only the cluster has.
 func TestPlan_NotInManifest(t *testing.T) {
+	t.Parallel()
 	const warning, rotates = "Only the cluster has a value for ", "spec.rotation.trigger. This plan does not know whether the tool that applies the manifests keeps or removes it. Without its trigger the key is replaced."
 	g := newGit(t)
 	g.commit("Merchant", "acme", acme)
@@ -565,6 +574,7 @@ func (g git) takeOver(name string) {
 
 // A namespace that does not exist refuses its objects; one that the manifests create is not checked.
 func TestPlan_MissingNamespace(t *testing.T) {
+	t.Parallel()
 	g := newGit(t)
 	missing := g.Namespace + "-new"
 	manifest := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: acme, namespace: " + missing + "}\nspec: {displayName: Acme}\n"
@@ -585,6 +595,7 @@ func TestPlan_MissingNamespace(t *testing.T) {
 
 // A manifest may give an object an owner, which takes it with it.
 func TestPlan_OwnerReferences(t *testing.T) {
+	t.Parallel()
 	g := newGit(t)
 	manifest := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata:\n  name: acme\n" +
 		"  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: shop, uid: 0c3d9b1e-52f4-4b52-8a5e-6f1a2b3c4d5e}]\nspec: {displayName: Acme}\n"
@@ -607,6 +618,7 @@ func TestPlan_OwnerReferences(t *testing.T) {
 
 // Without the right to list one of the namespaces there is no plan, and no half of one: an error names the namespace and the right.
 func TestPlan_ForbiddenNamespace(t *testing.T) {
+	t.Parallel()
 	g := newGit(t)
 	other := kubetest.Namespace(t, installation.Environment.Config, "shops-")
 	g.commit("Merchant", "acme", acme)
@@ -634,6 +646,7 @@ func TestPlan_ForbiddenNamespace(t *testing.T) {
 
 // Whatever a merge request calls its objects, the plan is made.
 func TestPlan_StrangeObjects(t *testing.T) {
+	t.Parallel()
 	g := newGit(t)
 	text := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: \"\\e[31m../../x\"}\nspec: {displayName: Acme}\n---\n" +
 		"apiVersion: merchant-operator.io/v9\nkind: Merchant\nmetadata: {name: later}\n---\n" +
@@ -653,42 +666,38 @@ func TestPlan_StrangeObjects(t *testing.T) {
 
 // The plan writes nothing and reads no Secret, by the API server's own log. Its account may do nothing but dry runs.
 func TestPlan_WritesNothing(t *testing.T) {
-	auditLog := must(kubetest.NewAuditLog(t.TempDir(), kubetest.AuditRequests))(t)
-	cluster := kubetest.Start(t, auditLog.Record)
-	kube := must(client.New(cluster.Config, client.Options{Scheme: installation.Client.Scheme()}))(t)
-	g := git{tenant{fixture.Tenant{T: t, Kube: kube, Namespace: "shops"}}, t, t.TempDir()}
-	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace}}); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	g := newGit(t)
 	applied := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}
 	g.Merchant("acme", func(m *v1alpha1.Merchant) { m.Annotations = applied })
 	for _, name := range []string{"till", "gone"} {
 		key := &v1alpha1.ApiKey{Spec: v1alpha1.ApiKeySpec{MerchantRef: v1alpha1.MerchantReference{Name: "acme"}}}
 		key.Namespace, key.Name, key.Annotations = g.Namespace, name, applied
-		if err := kube.Create(t.Context(), key); err != nil {
+		if err := g.Kube.Create(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 	}
 	g.commit("Merchant", "acme", "{displayName: Acme Coffee, state: Suspended}")
 	g.commit("ApiKey", "till", "{merchantRef: {name: acme}, keyDigest: "+apikey.NewDigest("a key from a vault").Hex()+"}")
 	g.commit("ApiKey", "new", till)
-	kubeconfig := planAccount(t, g, cluster)
+	kubeconfig := planAccount(t, g)
 	runAs(t, kubeconfig, g.Namespace, "", "plan", "-f", g.dir, "--prune").want(t, terminal.ExitEnds, "1 to create, 2 to change, 1 to delete, 0 refused")
 	// The second list of ApiKeys is of all namespaces, which this account may not.
 	want := map[string]int{"list merchants": 1, "list apikeys": 2, "dry run: patch merchants": 2, "dry run: patch apikeys": 3, "dry run: delete apikeys": 1}
-	if diff := cmp.Diff(want, planRequests(t, auditLog)); diff != "" {
+	if diff := cmp.Diff(want, planRequests(t, g)); diff != "" {
 		t.Errorf("requests in the audit log (-want +got):\n%s", diff)
 	}
 	var keys v1alpha1.ApiKeyList
-	if err := kube.List(t.Context(), &keys, client.InNamespace(g.Namespace)); err != nil || len(keys.Items) != 2 || keys.Items[0].Generation != 1 || keys.Items[1].Generation != 1 {
+	if err := g.Kube.List(t.Context(), &keys, client.InNamespace(g.Namespace)); err != nil || len(keys.Items) != 2 || keys.Items[0].Generation != 1 || keys.Items[1].Generation != 1 {
 		t.Errorf("%v, %+v", err, keys.Items)
 	}
 }
 
 // planAccount is a kubeconfig of the account in docs/examples/plan, when its policy is in force.
-func planAccount(t *testing.T, g git, cluster *envtest.Environment) (kubeconfig string) {
+func planAccount(t *testing.T, g git) (kubeconfig string) {
 	t.Helper()
-	for document := range strings.SplitSeq(repository.Read(t, "docs", "examples", "plan", "rights.yaml"), "\n---\n") {
+	own := strings.NewReplacer("shops", g.Namespace, "merchant-planner-dry-run", "merchant-planner-dry-run-"+g.Namespace)
+	for document := range strings.SplitSeq(own.Replace(repository.Read(t, "docs", "examples", "plan", "rights.yaml")), "\n---\n") {
 		var object unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
 			t.Fatal(err)
@@ -696,13 +705,13 @@ func planAccount(t *testing.T, g git, cluster *envtest.Environment) (kubeconfig 
 		if err := g.Kube.Create(t.Context(), &object); err != nil {
 			t.Fatal(err)
 		}
+		if object.GetNamespace() == "" {
+			t.Cleanup(func() { must(0, g.Kube.Delete(context.WithoutCancel(t.Context()), &object))(t) })
+		}
 	}
-	account := must(cluster.AddUser(envtest.User{Name: "system:serviceaccount:shops:merchant-planner"}, nil))(t)
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, must(account.KubeConfig())(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	kube := must(client.New(account.Config(), client.Options{Scheme: installation.Client.Scheme()}))(t)
+	kubeconfig = must(installation.UserKubeconfig(envtest.User{Name: g.planner()}))(t)
+	config := must(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
+	kube := must(client.New(config, client.Options{Scheme: installation.Client.Scheme()}))(t)
 	g.Eventually("the policy refuses a write", func() bool {
 		probe := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "probe"}, Spec: v1alpha1.MerchantSpec{DisplayName: "Probe"}}
 		err := kube.Create(t.Context(), probe)
@@ -714,12 +723,14 @@ func planAccount(t *testing.T, g git, cluster *envtest.Environment) (kubeconfig 
 	return kubeconfig
 }
 
-// planRequests counts what the plugin asked the API server.
-func planRequests(t *testing.T, auditLog *kubetest.AuditLog) map[string]int {
+func (g git) planner() string { return "system:serviceaccount:" + g.Namespace + ":merchant-planner" }
+
+// planRequests counts what the plugin asked the API server as the planner.
+func planRequests(t *testing.T, g git) map[string]int {
 	t.Helper()
 	requests := map[string]int{}
-	for _, request := range must(auditLog.Requests())(t) {
-		if !strings.HasPrefix(request.UserAgent, cluster.FieldOwner) {
+	for _, request := range must(audited.Requests())(t) {
+		if request.User != g.planner() || !strings.HasPrefix(request.UserAgent, cluster.FieldOwner) {
 			continue
 		}
 		what := request.Verb + " " + request.Resource
@@ -733,6 +744,7 @@ func planRequests(t *testing.T, auditLog *kubetest.AuditLog) map[string]int {
 
 // The script of docs/examples/plan/workflow.yaml distinguishes its three results.
 func TestPlan_ExampleWorkflow(t *testing.T) {
+	t.Parallel()
 	var workflow struct {
 		Jobs map[string]struct {
 			Steps []struct{ Name, Run string }
@@ -747,13 +759,9 @@ func TestPlan_ExampleWorkflow(t *testing.T) {
 	g.sync()
 	steps := workflow.Jobs["plan"].Steps
 	script := steps[slices.IndexFunc(steps, func(s struct{ Name, Run string }) bool { return s.Name == "Plan" })].Run
-	shell := installPlugin(t)
-	t.Setenv("KUBECONFIG_PLAN", string(must(os.ReadFile(admin))(t)))
-	for _, name := range []string{"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"} {
-		t.Setenv(name, filepath.Join(t.TempDir(), name))
-	}
-	t.Setenv("RUNNER_TEMP", t.TempDir())
-	if err := os.Symlink(g.dir, "merchants"); err != nil {
+	output, summaries := filepath.Join(t.TempDir(), "output"), filepath.Join(t.TempDir(), "summary")
+	s := newShell(t, "KUBECONFIG_PLAN="+string(must(os.ReadFile(admin))(t)), "GITHUB_OUTPUT="+output, "GITHUB_STEP_SUMMARY="+summaries, "RUNNER_TEMP="+t.TempDir())
+	if err := os.Symlink(g.dir, filepath.Join(s.directory, "merchants")); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -762,12 +770,12 @@ func TestPlan_ExampleWorkflow(t *testing.T) {
 		fails  bool
 	}{{till, "ends=no\n", false}, {"-", "ends=no\nends=yes\n", false}, {"{", "ends=no\nends=yes\n", true}} {
 		g.commit("ApiKey", "till", step.key)
-		printed, err := shell("set -e\n" + strings.ReplaceAll(script, "-n shops", "-n "+g.Namespace))
-		if got := string(must(os.ReadFile(os.Getenv("GITHUB_OUTPUT")))(t)); (err != nil) != step.fails || got != step.output {
+		printed, err := s.run("set -e\n" + strings.ReplaceAll(script, "-n shops", "-n "+g.Namespace))
+		if got := string(must(os.ReadFile(output))(t)); (err != nil) != step.fails || got != step.output {
 			t.Errorf("%q: %v, output %q\n%s", step.key, err, got, printed)
 		}
 	}
-	if summary := string(must(os.ReadFile(os.Getenv("GITHUB_STEP_SUMMARY")))(t)); !strings.Contains(summary, "**delete `ApiKey`** `"+g.Namespace+"/till`") {
+	if summary := string(must(os.ReadFile(summaries))(t)); !strings.Contains(summary, "**delete `ApiKey`** `"+g.Namespace+"/till`") {
 		t.Errorf("the summary is\n%s", summary)
 	}
 }

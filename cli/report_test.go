@@ -25,6 +25,7 @@ import (
 
 // Nothing in the report is a secret of this run, in any of its usual forms, wherever a person has put it.
 func TestReport_NoSecret(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	secrets := map[string]string{"of a person": "ann@shops.example", "in a URL": "t0ken-in-url", "password": "hunter2", "a person's name": "Ann Example"}
 	merchant := n.Merchant("acme", func(m *v1alpha1.Merchant) {
@@ -113,6 +114,7 @@ func TestReport_NoSecret(t *testing.T) {
 
 // A report that lacks a part does not name the person who lacks the right.
 func TestReport_MissingRight(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	report := runAs(t, admin, n.Namespace, "", "report", "--as", "Ann Example").want(t, terminal.ExitDone)
 	if !strings.Contains(report.out, "may not list") || strings.Contains(report.out, "Ann") {

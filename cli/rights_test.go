@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
@@ -65,6 +66,7 @@ var rights = []struct {
 	{command: "payments list acme", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "No payments on"},
 	{command: "payments export acme --day yesterday", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: "sessionId,status"},
 	{command: "payments show SESSION_ID -o json", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, prints: `"status": "PENDING"`},
+	{command: "payments refund SESSION_ID", roles: map[string][]string{ofMerchants: {"merchant-manager", "merchant-key-reader"}}, code: terminal.ExitError, prints: "no payment has completed the session"},
 	{command: "version", roles: map[string][]string{ofSystem: {"merchant-support"}}, prints: "v1.2.3"},
 }
 
@@ -73,11 +75,11 @@ var missing = regexp.MustCompile(`(?s)may not \S+ \S+ in namespace (\S+)\nAdd th
 
 // A person without rights follows what a command prints until it works. It never asks for more than the page says.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
-	_, till := n.ApiKey("till", "acme")
+	_, till := n.ApiKey("till", "acme", func(k *v1alpha1.ApiKey) { k.Spec.Permissions = v1alpha1.Permissions() })
 	eventuallyMe(t, n, till, 200)
-	t.Setenv("API_URL", replica.Public)
 	created, err := fixture.Call(fixture.Insecure, replica.Public, http.MethodPost, fixture.Sessions, till, `{"amountCents":1250}`)
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +155,7 @@ func dispatcherPodIn(t *testing.T, namespace string) {
 
 // What cannot be read is left out of a report, which says so.
 func TestReport_NoRights(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	n.Merchant("acme")
 	n.ApiKey("till", "acme")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestStatus_Merchant(t *testing.T) {
+	t.Parallel()
 	n := newTenant(t)
 	merchant := n.Merchant("acme", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"}
@@ -55,6 +56,7 @@ func TestStatus_Merchant(t *testing.T) {
 	})
 }
 
+// It does not run beside other tests, whose merchants have problems.
 func TestStatus_AllMerchants(t *testing.T) {
 	n := newTenant(t)
 	if got := run(t, n.Namespace, "status").want(t, terminal.ExitDone, "No merchants in namespace "+n.Namespace); got.out != "" {

@@ -31,6 +31,7 @@ func (f *fixture) accept(merchant v1alpha1.MerchantState, keys ...*v1alpha1.ApiK
 
 // The page says of a key what is in force, whatever its spec wants and its status says.
 func TestMerchantPage_Acceptance(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get", "issuekeys", "rotatekeys"})
@@ -113,6 +114,7 @@ func TestMerchantPage_Acceptance(t *testing.T) {
 
 // What is said of a suspended, closed or deleted Merchant is what is in force, too.
 func TestMerchantPage_MerchantAcceptance(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	key := f.apiKey(m, "till-1")
@@ -152,6 +154,7 @@ func TestMerchantPage_MerchantAcceptance(t *testing.T) {
 
 // The form of a key that was deleted and created anew since the person saw it changes nothing.
 func TestKeyForms_Replaced(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.keys.ForceTimeout = time.Millisecond
 	m := f.merchant("acme")
@@ -183,6 +186,7 @@ func TestKeyForms_Replaced(t *testing.T) {
 
 // An ApiKey that is created anew between the console's read and its write is not switched either.
 func TestDisableKey_Replaced(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.keys.ForceTimeout = time.Millisecond
 	m := f.merchant("acme")

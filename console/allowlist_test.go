@@ -14,6 +14,7 @@ import (
 
 // A person adds a refused network to the form with one click, saves it, and nothing that is not in the status.
 func TestAllowlist_BlockedNetworks(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist, m.Spec.IPAllowlistMode = []v1alpha1.IPBlock{"203.0.113.0/24"}, v1alpha1.IPAllowlistReport
@@ -49,6 +50,7 @@ func TestAllowlist_BlockedNetworks(t *testing.T) {
 
 // A key with a list of its own: what that refuses is not offered for the merchant's list, and a check of an address names the key.
 func TestAllowlist_Key(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", func(m *v1alpha1.Merchant) { m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24"} })
 	f.apiKey(m, "till-2")
@@ -88,6 +90,7 @@ func TestAllowlist_Key(t *testing.T) {
 
 // A wrong entry is answered with the right one, in the form with what was typed.
 func TestEditAllowlist_WrongEntries(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get", "editallowlist"})

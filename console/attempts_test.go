@@ -39,6 +39,7 @@ func (f *fixture) answerTestEvents(merchant *v1alpha1.Merchant, answer outbox.At
 
 // A test event is sent with one click, and the next page has the answer; who may not edit the webhook may not send one.
 func TestSendTestEvent(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		answer outbox.Attempt
@@ -84,6 +85,7 @@ func TestSendTestEvent(t *testing.T) {
 
 // An answer stands beside the URL that it came from, and no other.
 func TestShowTestEvent_FormerURL(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", withWebhook)
 	f.answerTestEvents(m, outbox.Attempt{Reason: "delivered", Answer: "204"})
@@ -99,6 +101,7 @@ func TestShowTestEvent_FormerURL(t *testing.T) {
 
 // Many clicks send one event in ten seconds; without an answer the page says so.
 func TestSendTestEvent_Bounded(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.webhook.AnswerTimeout = time.Millisecond // so that all clicks are within the ten seconds
 	m := f.merchant("acme", withWebhook)
@@ -124,8 +127,9 @@ func TestSendTestEvent_Bounded(t *testing.T) {
 
 // Four pages of a person, and 64 of all, wait for an answer at once; another one is answered with what is known.
 func TestShowTestEvent_WaitsAreBounded(t *testing.T) {
-	for name, who := range map[string]func(n int) string{
-		"of one person": func(int) string { return "oidc:alice" }, "of all": func(n int) string { return "oidc:somebody-" + strconv.Itoa(n/maxPersonWaits) },
+	t.Parallel()
+	for name, who := range map[string]func(n int) (person, tenant string){
+		"of one person": func(int) (string, string) { return "oidc:alice", "acme" }, "of all": func(n int) (string, string) { return somebody(n), somebody(n) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -154,6 +158,7 @@ func TestShowTestEvent_WaitsAreBounded(t *testing.T) {
 
 // The page has the last failed attempts, the newest first, and only those of the merchant.
 func TestMerchantPage_FailedAttempts(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m, other := f.merchant("acme", withWebhook), f.merchant("globex", withWebhook)
 	for _, name := range []string{"first", "second"} {
@@ -179,11 +184,14 @@ func TestMerchantPage_FailedAttempts(t *testing.T) {
 	}
 }
 
+// somebody is the n-th of many people, each of a tenant of their own.
+func somebody(n int) string { return "somebody-" + strconv.Itoa(n) }
+
 // wantIdle checks that no request is in progress, by filling the room for all that there may be.
 func wantIdle(t *testing.T, requests *web.Inflight, most int) {
 	t.Helper()
 	for n := range most {
-		if _, err := requests.Begin(strconv.Itoa(n)); err != nil {
+		if _, err := requests.Begin(somebody(n), somebody(n)); err != nil {
 			t.Errorf("%d of %d requests are still in progress", most-n, most)
 			return
 		}

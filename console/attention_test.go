@@ -14,6 +14,7 @@ import (
 
 // The most urgent comes first.
 func TestMerchantPage_AttentionInOrder(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", withWebhook)
 	f.disable(m)

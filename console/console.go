@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -67,11 +66,10 @@ func (c *console) handler() http.Handler {
 }
 
 func newGate(options Options, r *role.Role, pages *web.Pages) (g gate, err error) {
-	origin, err := url.Parse(options.ExternalURL)
+	origin, err := parseOrigin("--external-url", options.ExternalURL)
 	if err != nil {
-		return g, fmt.Errorf("--external-url: %w", err)
+		return g, err
 	}
-	origin.Path = ""
 	clients, err := clientaddr.NewResolver(options.TrustedProxies)
 	if err != nil {
 		return g, err
@@ -102,7 +100,7 @@ func newLogin(options Options, origin *url.URL, connection *redis.Client, regist
 
 // newRooms returns the rooms behind a gate, whose pages and client of Kubernetes they share.
 func newRooms(options Options, r *role.Role, g *gate) (all rooms, err error) {
-	sessions, err := store.New(r.Redis, store.Options{History: options.History})
+	sessions, err := store.New(r.Redis, store.Options{History: options.History, SessionRetention: options.SessionRetention})
 	if err != nil {
 		return all, err
 	}
@@ -119,7 +117,9 @@ func newRooms(options Options, r *role.Role, g *gate) (all rooms, err error) {
 		webhook: webhook.New(webhook.Options{
 			Outbox: outbox.New(r.Redis), Editor: editor, Issuer: internal, Rights: g.rights, Audit: recorder, Pages: g.pages, Waits: waits,
 		}),
-		payments: payments.New(payments.Options{Store: sessions, Pages: g.pages, KeyNames: g.objects.KeyNames, Log: options.Log}),
+		payments: payments.New(payments.Options{
+			Store: sessions, Rights: g.rights, Audit: recorder, Pages: g.pages, KeyNames: g.objects.KeyNames, Log: options.Log,
+		}),
 	}
 	all.merchants = merchants.New(merchants.Options{
 		Objects: g.objects, Rights: g.rights, Keys: all.keys, Allowlist: all.allowlist, Webhook: all.webhook, Payments: all.payments,

@@ -30,6 +30,7 @@ import (
 // Ten thousand forms and sign-ins from one subscriber, who changes the address within its block: Redis and the Kubernetes API see what
 // the limit lets pass, and others are served meanwhile.
 func TestConsole_Flood(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
@@ -105,15 +106,16 @@ func TestConsole_Flood(t *testing.T) {
 // While a person has as many pages in progress as one person may, or all have, the next page waits, then says that it
 // could not begin. Pages of others, forms, and the page again when another one has ended are answered.
 func TestConsole_PagesInTurn(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.merchant("globex")
 	f.grant(group("shop-staff"), []string{"get", "viewpayments", "issuekeys"})
 	alices, others := f.signedIn(alice), f.signedIn(many)
 	acme := f.URL + "/merchants/" + f.namespace + "/acme"
-	for name, who := range map[string]func(n int) string{
-		"of one person": func(int) string { return "oidc:alice" },
-		"of all":        func(n int) string { return "somebody-" + strconv.Itoa(n/maxPersonPages) },
+	for name, who := range map[string]func(n int) (person, tenant string){
+		"of one person": func(int) (string, string) { return "oidc:alice", f.namespace },
+		"of all":        func(n int) (string, string) { return somebody(n), somebody(n) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var ends []func()
@@ -175,6 +177,7 @@ func (r stalledReader) Write(p []byte) (int, error) {
 // Four people each stall as many pages as one person may have, which are all pages that may be in progress at once. Pages
 // of another person are served, and a fifth page of one of the four waits for the pages of its person.
 func TestConsole_StalledReaders(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(group("shop-staff"), []string{"get", "viewpayments"})
@@ -231,6 +234,7 @@ func scriptsRun(t *testing.T, commandStatistics string) (calls int64) {
 
 // Who writes an X-Forwarded-For of their own is counted by the address of the connection.
 func TestConsole_ForgedAddressCountsAsOne(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(o *Options) { o.RequestLimit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 3} })
 	var last int
 	for n := range 4 {
@@ -247,6 +251,7 @@ func TestConsole_ForgedAddressCountsAsOne(t *testing.T) {
 
 // No name in a request, of a person or of a merchant becomes a header, a path of the Kubernetes API, or another site.
 func TestConsole_NamesAreEscaped(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(o *Options) { o.Provider.GroupsPrefix = "" })
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
@@ -275,16 +280,18 @@ func TestConsole_NamesAreEscaped(t *testing.T) {
 
 // A sign-in returns to the console, whatever the address or the cookie says.
 func TestSignIn_OpenRedirect(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for _, evil := range []string{"https://evil.example/", "//evil.example/", `/\evil.example/`, "/callback", "javascript:alert(1)"} {
-		page := identities.SignIn(t, oidctest.NewBrowser(t), f.URL+"/sign-in?returnTo="+url.QueryEscape(evil), alice)
+		page := identities.SignIn(t, oidctest.NewBrowser(t), f.URL+"/sign-in?returnTo="+url.QueryEscape(evil), bob)
 		if page.URL.String() != f.URL+"/" || page.Status != http.StatusOK {
 			t.Errorf("returnTo=%s leads to %s with %d", evil, page.URL, page.Status)
 		}
-		browser, callback := begin(t, f, alice)
-		attempt := strings.Split(findCookie(t, f, browser, attemptCookie).Value, ".")
+		browser, callback := begin(t, f, bob)
+		begun := findCookie(t, f, browser, attemptCookie)
+		attempt := strings.Split(begun.Value, ".")
 		attempt[len(attempt)-1] = base64.RawURLEncoding.EncodeToString([]byte(evil))
-		browser.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: attemptCookie, Value: strings.Join(attempt, "."), Path: "/"}})
+		browser.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: begun.Name, Value: strings.Join(attempt, "."), Path: "/"}})
 		browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
 			if r.URL.Host != parse(t, f.URL).Host {
 				t.Errorf("a cookie with %s leads to %s", evil, r.URL)
@@ -298,18 +305,22 @@ func TestSignIn_OpenRedirect(t *testing.T) {
 	}
 }
 
-// The user of Redis that docs/design/redis.md has for the console can do all that it does, and change no payment.
+// The user of Redis that docs/design/redis.md has for the console can do all that it does, and changes no payment. With the further
+// selector it asks for refunds.
 func TestConsole_RedisUser(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", withWebhook)
-	f.grant(user(alice), []string{"get", "viewpayments", "editwebhook"})
+	f.grant(user(alice), []string{"get", "viewpayments", "refundpayments", "editwebhook"})
 	letter := f.deadLetter(m, "first")
 	id := f.charge(m, "key", session.Charge{AmountCents: 1250, OrderRef: "1001"})
 	f.settle(id, session.Payment{Ref: "card-1", Outcome: session.Completed, AmountCents: 1250})
 
-	found := regexp.MustCompile("(?s)The console's user.*?`([^`]+)`").FindStringSubmatch(repository.Read(t, "docs/design/redis.md"))
-	if found == nil {
-		t.Fatal("docs/design/redis.md has no user for the console")
+	document := repository.Read(t, "docs/design/redis.md")
+	found := regexp.MustCompile("(?s)The console's user.*?`([^`]+)`").FindStringSubmatch(document)
+	refunds := regexp.MustCompile("(?s)a further selector:\\s+`([^`]+)`, `([^`]+)`").FindStringSubmatch(document)
+	if found == nil || refunds == nil {
+		t.Fatal("docs/design/redis.md has no user for the console, or none with refunds")
 	}
 	root := storetest.Inspect(t, f.redis)
 	arguments := []any{"ACL", "SETUSER", "console", "on", ">secret"}
@@ -356,7 +367,52 @@ func TestConsole_RedisUser(t *testing.T) {
 			t.Errorf("%v: %v", command, err)
 		}
 	}
+	form := refundPage{f, browser, base + "/payments/" + id.String() + "/refund"}
+	confirm := form.send(form.open(), "5", "")
+	form.want(form.send(confirm, "5.00", ""), http.StatusServiceUnavailable, "Perhaps asked for")
+	if err := root.Do(t.Context(), "ACL", "SETUSER", "console", strings.Join(strings.Fields(refunds[1]), " "), refunds[2]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	form.want(form.send(confirm, "5.00", ""), http.StatusOK, "Asked for")
 	if page := browser.Post(t, f.URL+"/sign-out-everywhere", nil); page.Status != http.StatusOK {
 		t.Errorf("sign out: %d %s\n%s", page.Status, page.Text, &f.log)
+	}
+}
+
+// The many people of one tenant take no place that another tenant's people need for a page, a form, a download or an
+// action, also if they hold theirs for long.
+func TestConsole_CrowdOfOneTenant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m := f.merchant("acme")
+	f.apiKey(m, "till-1")
+	f.grant(user(alice), []string{"get", "viewpayments", "issuekeys"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
+	for name, places := range map[string]*web.Inflight{
+		"pages": f.turns, "unsent pages": f.unsent, "downloads": f.payments.Downloads, "waits": f.webhook.Waits,
+	} {
+		most := 0
+		for n := range 2 * maxUnsentPages {
+			if end, err := places.Begin(somebody(n), "crowd"); err == nil {
+				t.Cleanup(end)
+				most++
+			}
+		}
+		if most < 8 {
+			t.Errorf("%s: one tenant alone has %d", name, most)
+		}
+		if end, err := places.Begin("oidc:alice", f.namespace); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else {
+			end()
+		}
+	}
+	for _, page := range []string{"", "/payments", "/payments.csv", "/keys/till-1/disable"} {
+		if answer := browser.Get(t, path+page); answer.Status != http.StatusOK {
+			t.Errorf("%q: %d %s", page, answer.Status, answer.Text)
+		}
+	}
+	if page := browser.Get(t, f.URL+"/?all=yes"); page.Status != http.StatusOK {
+		t.Errorf("the list: %d %s", page.Status, page.Text)
 	}
 }

@@ -87,6 +87,7 @@ func (f *fixture) wantEvents(notes ...string) {
 }
 
 func TestResendDeadLetters(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme, globex := f.merchant("acme", withWebhook), f.merchant("globex", withWebhook)
 	first, second, third := f.deadLetter(acme, "first"), f.deadLetter(acme, "second"), f.deadLetter(acme, "third")
@@ -142,6 +143,7 @@ func TestResendDeadLetters(t *testing.T) {
 
 // Events to a disabled endpoint would be dead letters again at once. Git does not matter: the spec stays as it is.
 func TestResendDeadLetters_WebhookDisabled(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", withWebhook, func(m *v1alpha1.Merchant) {
 		m.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "shops"}
@@ -178,6 +180,7 @@ func TestResendDeadLetters_WebhookDisabled(t *testing.T) {
 
 // Events are sent again only with the right, and to a webhook.
 func TestResendDeadLetters_NoRightOrNoWebhook(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme")
 	id := f.deadLetter(acme, "first")
@@ -203,6 +206,7 @@ func TestResendDeadLetters_NoRightOrNoWebhook(t *testing.T) {
 
 // An order number is of a payment, also in what the shop's server did not take.
 func TestDeadLetters_OrdersNeedViewPayments(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", withWebhook)
 	id := f.charge(acme, "", session.Charge{AmountCents: 100, OrderRef: "order-77"})
@@ -228,6 +232,7 @@ func TestDeadLetters_OrdersNeedViewPayments(t *testing.T) {
 
 // The page lists the newest; one form sends no more than its limit.
 func TestDeadLetters_Many(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme := f.merchant("acme", withWebhook)
 	for i := range webhook.ShownDeadLetters + 2 {

@@ -36,6 +36,7 @@ func (b *beforePatch) Patch(ctx context.Context, object client.Object, patch cli
 
 // The operator and the dispatcher write the status at any time. That is no reason to refuse a form; another spec is.
 func TestEdit_ChangedMeanwhile(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.grant(user(alice), []string{"get", "editallowlist"})
 	browser := f.signedIn(alice)
@@ -78,6 +79,7 @@ func TestEdit_ChangedMeanwhile(t *testing.T) {
 
 // A change may take as long as a request: a slow API server is no reason to tell people that it is unavailable.
 func TestEdit_SlowKubernetes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.keys.ForceTimeout = time.Millisecond
 	f.apiKey(f.merchant("acme"), "till-1")

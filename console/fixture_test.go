@@ -55,11 +55,14 @@ var (
 // People at the provider.
 var (
 	alice = oidctest.User{Username: "alice", Password: "correct horse", Email: "alice@shop.example", Name: "Alice Ames", Groups: []string{"shop-staff"}}
-	// bob has no rights in any test: all tests have one Kubernetes API.
+	// bob has no rights in any test, and lands on the list of merchants. Tests run at the same
+	// time, on one Kubernetes API: alice may see a merchant of another one.
 	bob  = oidctest.User{Username: "bob", Password: "battery staple", Email: "bob@shop.example", Name: "Bob"}
 	many = oidctest.User{Username: "many", Password: "groups", Name: "Many", Groups: manyGroups()}
 	// dora has a right in one test only.
 	dora = oidctest.User{Username: "dora", Password: "one shop", Name: "Dora"}
+	// erin has a right on the merchants of all tests.
+	erin = oidctest.User{Username: "erin", Password: "all shops", Name: "Erin"}
 	// Mallory's provider lets everybody choose their own groups and name.
 	mallory = oidctest.User{Username: "mallory", Password: "m", Name: "<script>alert(1)</script>", Groups: []string{"system:masters"}}
 )
@@ -78,7 +81,7 @@ func TestMain(m *testing.M) {
 	cluster = c
 	stopProvider := func() error { return nil }
 	if err == nil {
-		identities, stopProvider, err = oidctest.New(c.Dir, alice, bob, dora, many, mallory)
+		identities, stopProvider, err = oidctest.New(c.Dir, alice, bob, dora, erin, many, mallory)
 	}
 	if err == nil {
 		err = cluster.InstallRBAC()

@@ -84,8 +84,7 @@ func (r *routes) signedIn(pattern string, handle personHandler) {
 const (
 	// maxPages bounds the pages that read keys or payments and are not rendered yet, because each costs memory.
 	maxPages = 16
-	// maxPersonPages bounds such pages of one person, also those that are rendered and not sent, so that nobody takes all
-	// places.
+	// maxPersonPages bounds such pages of one person, also those that are rendered and not sent.
 	maxPersonPages = 4
 	// maxUnsentPages bounds such pages of all, also those that are rendered and not sent. A rendered page is at most
 	// a few hundred kilobytes.
@@ -100,23 +99,62 @@ func (g *gate) inTurn(handle personHandler) personHandler {
 	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
 		ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
 		defer cancel()
-		end, err := g.unsent.Await(ctx, viewer.User)
-		if err != nil {
-			return err
-		}
-		defer end()
-		page := &renderedPage{ResponseWriter: w}
-		if err := g.render(ctx, page, req, viewer, handle); err != nil {
-			return err
-		}
-		page.send()
-		return nil
+		return g.send(ctx, w, viewer, []string{req.PathValue("namespace")}, func(page http.ResponseWriter) error {
+			return g.render(ctx, page, req, viewer, handle)
+		})
 	}
 }
 
+// listHandler finds Merchants for a list. It returns the tenants whose Merchants these are, and
+// what writes the page, which costs little memory.
+type listHandler func(*http.Request, login.Person) (tenants []string, show func(http.ResponseWriter) error, err error)
+
+// listInTurn is inTurn for a list of Merchants, whose path names no tenant. All lists have the
+// share of one tenant together while they find their Merchants, which waits for no tenant. From
+// then on a list has a place of a tenant that it shows: it may wait for that tenant's reads, and
+// for its client. So the payments of one tenant, however many, leave room for the lists of others.
+func (g *gate) listInTurn(find listHandler) personHandler {
+	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
+		tenants, show, err := g.find(req, viewer, find)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
+		defer cancel()
+		return g.send(ctx, w, viewer, tenants, show)
+	}
+}
+
+// find has the handler find a list in its turn.
+func (g *gate) find(req *http.Request, viewer login.Person, find listHandler) (tenants []string, show func(http.ResponseWriter) error, err error) {
+	ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
+	defer cancel()
+	end, err := g.turns.Await(ctx, viewer.User, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
+	return find(req, viewer)
+}
+
+// send waits until ctx ends for a place of one of the tenants, then has a page written, and sends it.
+func (g *gate) send(ctx context.Context, w http.ResponseWriter, viewer login.Person, tenants []string, write func(http.ResponseWriter) error) error {
+	end, err := g.unsent.Await(ctx, viewer.User, tenants...)
+	if err != nil {
+		return err
+	}
+	defer end()
+	page := &renderedPage{ResponseWriter: w}
+	if err := write(page); err != nil {
+		return err
+	}
+	page.send()
+	return nil
+}
+
 // render has the handler write a page in its turn, for which it waits until ctx ends.
-func (g *gate) render(ctx context.Context, page *renderedPage, req *http.Request, viewer login.Person, handle personHandler) error {
-	end, err := g.turns.Await(ctx, viewer.User)
+func (g *gate) render(ctx context.Context, page http.ResponseWriter, req *http.Request, viewer login.Person, handle personHandler) error {
+	end, err := g.turns.Await(ctx, viewer.User, req.PathValue("namespace"))
 	if err != nil {
 		return err
 	}

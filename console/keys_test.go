@@ -45,6 +45,7 @@ func fattened(key *v1alpha1.ApiKey) *v1alpha1.ApiKey {
 
 // Names for the pages of payments, and the number of keys for the form of a new one, come from the watch.
 func TestKnownKeys_NoReads(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	merchant := f.merchant("coffee")
 	key := &v1alpha1.ApiKey{
@@ -69,6 +70,7 @@ func TestKnownKeys_NoReads(t *testing.T) {
 // The page of a neighbour opens while a tenant's ApiKeys in the same namespace are full of
 // metadata: it reads the keys of its own Merchant only. Of the fat ones, whose page opens too,
 // nothing comes into memory that no page shows.
+// It counts bytes, so no test runs beside it.
 func TestListKeys_FatNeighbour(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("coffee")
@@ -125,6 +127,7 @@ func TestListKeys_FatNeighbour(t *testing.T) {
 }
 
 // A page shows a bounded number of keys, and says so. Those that need attention are among them.
+// It counts bytes, so no test runs beside it.
 func TestListKeys_Many(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("coffee")
@@ -163,6 +166,7 @@ func TestListKeys_Many(t *testing.T) {
 
 // Of the metadata a page says who manages a key, and keeps nothing else.
 func TestListKeys_KeepsManager(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	merchant := f.merchant("coffee")
 	key := &v1alpha1.ApiKey{
@@ -188,6 +192,7 @@ func TestListKeys_KeepsManager(t *testing.T) {
 
 // A line says what ends when, and its details what the key may do and from where.
 func TestMerchantPage_KeyDetails(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,13 +22,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
-// Names of cookies. Another name would end every login.
+// What the names of cookies begin with; a sign-in has one of its own. Another name would end every login.
 const (
 	loginCookie   = "console-login"
-	attemptCookie = "console-sign-in"
+	attemptCookie = "console-sign-in-"
 )
 
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	browser := oidctest.NewBrowser(t)
 	page := identities.SignIn(t, browser, f.URL+"/?q=caf%C3%A9", alice)
@@ -43,6 +45,7 @@ func TestSignIn(t *testing.T) {
 
 // The password of another person, then the right one: the form of the provider stays usable.
 func TestSignIn_WrongPassword(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	browser := oidctest.NewBrowser(t)
 	page := identities.SignIn(t, browser, f.URL+"/", oidctest.User{Username: "alice", Password: bob.Password})
@@ -52,6 +55,7 @@ func TestSignIn_WrongPassword(t *testing.T) {
 }
 
 func TestSignIn_Cookies(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ origin, prefix, flags string }{
 		{"https://console.example", "__Host-", "; HttpOnly; Secure; SameSite=Lax"},
 		{"http://127.0.0.1:8083", "", "; HttpOnly; SameSite=Lax"},
@@ -60,7 +64,7 @@ func TestSignIn_Cookies(t *testing.T) {
 		answer := httptest.NewRecorder()
 		f.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, test.origin+"/sign-in", nil))
 		cookie := answer.Header().Get("Set-Cookie")
-		if !strings.HasPrefix(cookie, test.prefix+attemptCookie+"=") || !strings.HasSuffix(cookie, test.flags) || !strings.Contains(cookie, "; Path=/;") || strings.Contains(cookie, "Domain") {
+		if !strings.HasPrefix(cookie, test.prefix+attemptCookie) || !strings.HasSuffix(cookie, test.flags) || !strings.Contains(cookie, "; Path=/;") || strings.Contains(cookie, "Domain") {
 			t.Errorf("%s: %d, Set-Cookie: %s", test.origin, answer.Code, cookie)
 		}
 	}
@@ -86,10 +90,11 @@ func begin(t *testing.T, f *fixture, user oidctest.User) (oidctest.Browser, *url
 	return browser, callback
 }
 
+// findCookie returns the first cookie whose name begins so.
 func findCookie(t *testing.T, f *fixture, b oidctest.Browser, name string) *http.Cookie {
 	t.Helper()
 	for _, cookie := range b.Jar.Cookies(parse(t, f.URL)) {
-		if cookie.Name == name {
+		if strings.HasPrefix(cookie.Name, name) {
 			return cookie
 		}
 	}
@@ -105,7 +110,47 @@ func parse(t *testing.T, address string) *url.URL {
 	return parsed
 }
 
+// A browser that is opened again sends all its tabs to the provider, and each arrives at its page, whichever comes first.
+func TestSignIn_ManyTabs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	browser := oidctest.NewBrowser(t)
+	var callbacks []*url.URL
+	follow := browser.CheckRedirect
+	browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if r.URL.Path == login.CallbackPath {
+			callbacks = append(callbacks, r.URL)
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	const tabs = 10 // two more than the sign-ins whose cookies a browser keeps
+	for n := range tabs {
+		identities.SignIn(t, browser, fmt.Sprintf("%s/sign-in?returnTo=/?tab=%d", f.URL, n), bob)
+	}
+	browser.CheckRedirect = follow
+	if len(callbacks) != tabs {
+		t.Fatalf("%d callbacks", len(callbacks))
+	}
+	for n, callback := range slices.Backward(callbacks) {
+		want := fmt.Sprintf("%s/?tab=%d", f.URL, n)
+		if n < 2 { // their cookies had to make room
+			want = f.URL + "/"
+		}
+		if page := browser.Get(t, callback.String()); page.Status != http.StatusOK || page.URL.String() != want {
+			t.Errorf("tab %d arrives at %s with %d, want %s", n, page.URL, page.Status, want)
+		}
+	}
+	if page := browser.Get(t, callbacks[5].String()); page.Status != http.StatusOK || page.URL.String() != f.URL+"/" {
+		t.Errorf("loaded again, it is at %s with %d", page.URL, page.Status)
+	}
+	if left := findCookie(t, f, browser, attemptCookie); left.Value != "" {
+		t.Errorf("the browser still has %s", left.Name)
+	}
+}
+
 func TestCallback_Refused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	refused := func(name string, browser oidctest.Browser, callback *url.URL) {
 		t.Helper()
@@ -144,6 +189,7 @@ func TestCallback_Refused(t *testing.T) {
 
 // Somebody who finds the address of a callback, in a log or in a history, gets nothing by it.
 func TestCallback_ReplayedCode(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	browser, callback := begin(t, f, alice)
 	kept := findCookie(t, f, browser, attemptCookie)
@@ -162,12 +208,13 @@ func TestCallback_ReplayedCode(t *testing.T) {
 
 // A cookie that somebody planted before the sign-in is not signed in by it, and the login that it may have been ends.
 func TestSignIn_SessionFixation(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	planted := findCookie(t, f, f.signedIn(mallory), loginCookie)
 	browser := oidctest.NewBrowser(t)
 	browser.Jar.SetCookies(parse(t, f.URL), []*http.Cookie{{Name: planted.Name, Value: planted.Value, Path: "/"}})
-	page := identities.SignIn(t, browser, f.URL+"/sign-in", alice)
-	if now := findCookie(t, f, browser, loginCookie); now.Value == planted.Value || !strings.Contains(page.Text, "oidc:alice") {
+	page := identities.SignIn(t, browser, f.URL+"/sign-in", bob)
+	if now := findCookie(t, f, browser, loginCookie); now.Value == planted.Value || !strings.Contains(page.Text, "oidc:bob") {
 		t.Errorf("the planted cookie stays, or nobody is signed in: %s", page.Text)
 	}
 	attacker := oidctest.NewBrowser(t)
@@ -178,8 +225,9 @@ func TestSignIn_SessionFixation(t *testing.T) {
 }
 
 func TestSignOut(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
-	here, there, other := f.signedIn(alice), f.signedIn(alice), f.signedIn(bob)
+	here, there, other := f.signedIn(bob), f.signedIn(bob), f.signedIn(mallory)
 	signedIn := func(b oidctest.Browser) bool {
 		return b.Get(t, f.URL+"/").URL.String() == f.URL+"/"
 	}
@@ -194,7 +242,7 @@ func TestSignOut(t *testing.T) {
 	if !signedIn(there) {
 		t.Error("signing out of one browser ends the login in another")
 	}
-	third := f.signedIn(alice)
+	third := f.signedIn(bob)
 	there.Post(t, f.URL+"/sign-out-everywhere", nil)
 	if signedIn(third) || signedIn(there) {
 		t.Error("after signing out everywhere a browser is signed in")
@@ -206,6 +254,7 @@ func TestSignOut(t *testing.T) {
 
 // A form is not lost when the login has ended meanwhile.
 func TestSignedOut_FormKeepsItsText(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	page := oidctest.NewBrowser(t).Post(t, f.URL+"/merchants/shops/acme/allowlist", url.Values{"allowlist": {"203.0.113.7\n\"><b>"}})
 	if page.Status != http.StatusUnauthorized || !strings.Contains(page.Text, `name="allowlist" value="203.0.113.7`) || strings.Contains(page.Text, "<b>") {
@@ -214,6 +263,7 @@ func TestSignedOut_FormKeepsItsText(t *testing.T) {
 }
 
 func TestSignIn_RedisUnavailable(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	browser := f.signedIn(alice)
 	f.redis.Stop()
@@ -292,6 +342,7 @@ func signedWith(t *testing.T, key *rsa.PrivateKey) func([]byte, string) []byte {
 
 // An ID token counts if it was made by the provider, for the console, for this sign-in, and not long ago.
 func TestCallback_IDToken(t *testing.T) {
+	t.Parallel()
 	l := startLiar(t)
 	f := newFixture(t, func(o *Options) { o.Provider.IssuerURL = l.URL })
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -348,8 +399,8 @@ func mac(_ []byte, text string) []byte {
 
 // Who is signed in stays so while the provider is unavailable.
 func TestSignIn_ProviderUnavailable(t *testing.T) {
-	directory := t.TempDir()
-	provider, stop, err := oidctest.New(directory, alice)
+	t.Parallel()
+	provider, stop, err := identities.Another()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +421,7 @@ func TestSignIn_ProviderUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	browser := oidctest.NewBrowser(t)
-	if page := provider.SignIn(t, browser, f.URL+"/", alice); page.URL.String() != f.URL+"/" {
+	if page := provider.SignIn(t, browser, f.URL+"/", bob); page.URL.String() != f.URL+"/" {
 		t.Fatalf("once the provider is back, signing in leads to %s", page.URL)
 	}
 	if err := stop(); err != nil {
@@ -383,6 +434,7 @@ func TestSignIn_ProviderUnavailable(t *testing.T) {
 
 // Groups are not in the cookie, so many of them fit.
 func TestSignIn_ManyGroups(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(group("shop-staff"), []string{"get"})
@@ -399,6 +451,7 @@ func TestSignIn_ManyGroups(t *testing.T) {
 
 // The provider of somebody else's making must not make anybody an administrator.
 func TestSignIn_ReservedGroups(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(o *Options) { o.Provider.GroupsPrefix = "" })
 	f.merchant("acme")
 	page := f.signedIn(mallory).Get(t, f.URL+"/")

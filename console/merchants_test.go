@@ -29,6 +29,7 @@ func listed(page string) []string {
 
 // Who has one shop goes straight in, also with a bookmark of the list; the list itself is a click away.
 func TestListMerchants_One(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.merchant("globex")
@@ -46,6 +47,7 @@ func TestListMerchants_One(t *testing.T) {
 
 // Merchants that need attention come first, with what it is; what was paid is for those who may see payments.
 func TestListMerchants_AttentionAndToday(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	quiet, busy := f.merchant("acme"), f.merchant("bakery", berlin)
 	f.merchant("closed", func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantSuspended })

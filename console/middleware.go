@@ -48,6 +48,7 @@ func (m *middleware) protect(next http.Handler) http.Handler {
 		defer cancel()
 		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		r.Host = canonicalHost(m.origin.Scheme, r.Host) // CrossOriginProtection compares it, too
 		switch {
 		case r.Host != m.origin.Host: // the name of another site may be made to lead here
 			m.problems.respond(w, r, nil, errHost)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/console/login"
@@ -16,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/kube"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
 	"github.com/merchant-operator/merchant-operator/internal/role"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // Options configure Run. Start from DefaultOptions; RedisURL, ExternalURL and the provider have no default.
@@ -50,6 +49,10 @@ type Options struct {
 	Provider ProviderOptions
 	// History is how much of each merchant's feed is kept, as the API has it. Default 7 days and 1,000,000 events.
 	History feed.History
+	// SessionRetention and SettlementReplicas have the same values as the API's flags, because people ask for refunds here. Defaults: 72 h, and what
+	// redis.ChooseReplicas says of RedisURL.
+	SessionRetention   time.Duration
+	SettlementReplicas *int
 
 	// LoginIdle ends a login that was not used for this time. Default 1 h.
 	LoginIdle time.Duration
@@ -81,6 +84,8 @@ func DefaultOptions() Options {
 		LoginIdle:      time.Hour,
 		LoginLifetime:  time.Hour,
 		RightsLifetime: 10 * time.Second,
+
+		SessionRetention: 72 * time.Hour,
 	}
 }
 
@@ -99,25 +104,14 @@ func (o Options) Validate() error {
 		return errors.New("--login-idle must be at least 1m, and --login-lifetime at least as long")
 	case o.RightsLifetime <= 0:
 		return errors.New("RightsLifetime must be positive")
+	case o.SettlementReplicas != nil && *o.SettlementReplicas < 0:
+		return errors.New("--settlement-replicas must not be negative")
+	}
+	if err := (store.Options{SessionRetention: o.SessionRetention}).Validate(); err != nil {
+		return fmt.Errorf("--session-retention: %w", err)
 	}
 	return errors.Join(
 		kube.CheckNamespaces("--watch-namespaces", o.WatchNamespaces), httpserver.CheckAddress("--console-address", o.Address), checkOrigin("--external-url", o.ExternalURL),
 		checkOrigin("--internal-url", o.InternalURL), checkOptionalOrigin("--api-url", o.APIURL), o.Provider.Validate(), o.History.Validate(),
 	)
-}
-
-// checkOrigin accepts scheme and host only: cookies and redirects of the console are for a whole origin.
-func checkOrigin(flag, text string) error {
-	origin, err := url.Parse(text)
-	if err != nil || origin.Host == "" || strings.TrimSuffix(origin.Path, "/") != "" || origin.RawQuery != "" || origin.User != nil || !httpserver.Confidential(origin) {
-		return fmt.Errorf("%s %q is not an origin; use a form like https://console.example (http only on a loopback address)", flag, text)
-	}
-	return nil
-}
-
-func checkOptionalOrigin(flag, text string) error {
-	if text == "" {
-		return nil
-	}
-	return checkOrigin(flag, text)
 }

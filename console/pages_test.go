@@ -24,11 +24,13 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
 // requests are what a browser loads for a page: the page, and what it refers to.
 var requests = regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`)
 
+// It counts bytes, so no test runs beside it.
 func TestPages_Small(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme", withWebhook, func(m *v1alpha1.Merchant) {
@@ -42,7 +44,7 @@ func TestPages_Small(t *testing.T) {
 	for range 55 {
 		f.create(&v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "shop-"}, Spec: v1alpha1.MerchantSpec{DisplayName: "A shop with a rather long name"}})
 	}
-	f.grant(user(alice), []string{"get", "viewpayments", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
+	f.grant(user(alice), []string{"get", "viewpayments", "refundpayments", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
 	for i := range webhook.ShownDeadLetters + 1 {
 		f.deadLetter(m, strconv.Itoa(i))
 	}
@@ -90,13 +92,17 @@ func compressed(t *testing.T, text string) int {
 	return out.Len()
 }
 
-// Nothing in an answer runs or loads that its policy would refuse, whatever the answer is.
+// Nothing in an answer runs or loads that its policy would refuse, whatever the answer is. It runs
+// alone: alice sees the shops of all tests that run at the same time, and so not the one that she
+// goes straight into.
 func TestPages_Headers(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
 	browser, merchant := f.signedIn(alice), "/merchants/"+f.namespace+"/acme"
 	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	const noLogin = "no login"
+	stranger := oidctest.NewBrowser(t)
 	inline := regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\sstyle=|\son[a-z]+=|javascript:|(src|href)="https?://[^"]*\.(css|js)`)
 	for _, test := range []struct {
 		method, path, site, host string
@@ -107,7 +113,8 @@ func TestPages_Headers(t *testing.T) {
 		{"GET", merchant, "", "", http.StatusOK},
 		{"GET", "/signed-out", "", "", http.StatusOK},
 		{"GET", "/sign-in", "", "", http.StatusSeeOther},
-		{"GET", "/callback?code=a", "", "", http.StatusBadRequest},
+		{"GET", "/callback?code=a", "", "", http.StatusSeeOther}, // signed in already
+		{"GET", "/callback?code=a", noLogin, "", http.StatusBadRequest},
 		{"GET", merchant + "/allowlist", "", "", http.StatusForbidden},
 		{"GET", merchant + "/payments.csv", "", "", http.StatusNotFound},
 		{"POST", merchant + "/allowlist", "same-origin", "", http.StatusForbidden},
@@ -120,10 +127,15 @@ func TestPages_Headers(t *testing.T) {
 	} {
 		request := httptest.NewRequest(test.method, f.URL+test.path, nil)
 		request.RequestURI, request.Host = "", test.host
-		if test.site != "" {
+		from := browser
+		switch test.site {
+		case "":
+		case noLogin:
+			from = stranger
+		default:
 			request.Header.Set("Sec-Fetch-Site", test.site)
 		}
-		page, what := browser.Do(t, request), test.method+" "+test.path
+		page, what := from.Do(t, request), test.method+" "+test.path
 		if page.Status != test.want {
 			t.Errorf("%s: %d, want %d", what, page.Status, test.want)
 		}
@@ -145,6 +157,7 @@ func TestPages_Headers(t *testing.T) {
 
 // Each form is one of ours, sent by a page of ours.
 func TestPages_CrossOriginForms(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	origin := f.URL
 	for _, test := range []struct {
@@ -161,7 +174,7 @@ func TestPages_CrossOriginForms(t *testing.T) {
 		{"no header says from where", "", "", true},
 		{"typed in", "none", "", false},
 	} {
-		browser := f.signedIn(alice)
+		browser := f.signedIn(bob)
 		request := httptest.NewRequest(http.MethodPost, origin+"/sign-out", nil)
 		request.RequestURI = ""
 		for header, value := range map[string]string{"Sec-Fetch-Site": test.site, "Origin": test.origin} {
@@ -179,6 +192,7 @@ func TestPages_CrossOriginForms(t *testing.T) {
 
 // A name of somebody else that leads here gets no page (DNS rebinding).
 func TestPages_OtherHostNames(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	browser := f.signedIn(alice)
 	request := httptest.NewRequest(http.MethodGet, f.URL+"/", nil)
@@ -189,6 +203,7 @@ func TestPages_OtherHostNames(t *testing.T) {
 }
 
 func TestMerchantPage(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", func(m *v1alpha1.Merchant) {
 		m.Spec.IPAllowlist = []v1alpha1.IPBlock{"203.0.113.0/24", "2001:db8::/48"}
@@ -232,6 +247,7 @@ func TestMerchantPage(t *testing.T) {
 
 // A form of a new key that no browser sends from our page creates nothing.
 func TestIssueKey_Refused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.grant(user(alice), []string{"get", "issuekeys"})
@@ -293,6 +309,7 @@ func (f *fixture) event(uid types.UID, kind, name, reason, note string) {
 
 // Without the Kubernetes API a page says that it is unavailable.
 func TestPages_KubernetesUnavailable(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	browser := f.signedIn(alice)

@@ -51,6 +51,7 @@ func (f *fixture) removeSessions() {
 }
 
 func TestShowPayment(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", berlin)
 	key := f.apiKey(m, "till-1") // its status names another key id
@@ -102,6 +103,7 @@ func TestShowPayment(t *testing.T) {
 
 // A session that nobody paid is removed days after its end. Its row in the list is kept for longer, and leads to its end.
 func TestShowPayment_RemovedSession(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", berlin)
 	f.grant(user(alice), []string{"get", "viewpayments"})
@@ -135,6 +137,7 @@ func TestShowPayment_RemovedSession(t *testing.T) {
 
 // What ends is in the list and in the totals of its mode and its day at once.
 func TestListPayments_InRedis(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", berlin)
 	f.grant(user(alice), []string{"get", "viewpayments"})
@@ -164,6 +167,7 @@ func TestListPayments_InRedis(t *testing.T) {
 
 // An order is searched for in one mode of one merchant, and what has not ended is found too.
 func TestListPayments_OrderInRedis(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get", "viewpayments"})

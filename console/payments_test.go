@@ -58,6 +58,22 @@ func (f *fakePayments) ReadEnded(_ context.Context, account store.Account, query
 	return page, nil
 }
 
+// OverdueRequests finds only what a Store has.
+func (f *fakePayments) OverdueRequests(ctx context.Context, account store.Account, age time.Duration) (store.Overdue, error) {
+	if f.Store == nil {
+		return store.Overdue{}, nil
+	}
+	return f.Store.OverdueRequests(ctx, account, age)
+}
+
+// ReadStory finds only what a Store has.
+func (f *fakePayments) ReadStory(ctx context.Context, id session.ID) (session.Story, error) {
+	if f.Store == nil {
+		return session.Story{}, store.ErrNotFound
+	}
+	return f.Store.ReadStory(ctx, id)
+}
+
 // berlin is the zone of the shop: its day begins at 23:00 UTC, in winter.
 func berlin(m *v1alpha1.Merchant) { m.Spec.TimeZone = "Europe/Berlin" }
 
@@ -86,6 +102,7 @@ func shownDays(page string) []string {
 
 // A day is the shop's, and counts what was paid only.
 func TestListPayments_Totals(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", berlin)
 	f.advance(time.Until(time.Date(2030, 11, 23, 12, 0, 0, 0, time.UTC)))
@@ -122,6 +139,7 @@ func TestListPayments_Totals(t *testing.T) {
 
 // Above its bound a total says so.
 func TestListPayments_MoreThan(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get", "viewpayments"})
@@ -149,6 +167,7 @@ func TestListPayments_MoreThan(t *testing.T) {
 
 // Yesterday is added up once, by merchant and mode; today with each page. Just after midnight a day may still change.
 func TestListPayments_ClosedDays(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	acme, globex := f.merchant("acme"), f.merchant("globex")
 	f.grant(user(alice), []string{"get", "viewpayments"})
@@ -192,6 +211,7 @@ func TestListPayments_ClosedDays(t *testing.T) {
 
 // The pages have each payment once.
 func TestListPayments_Pages(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	reader, now := &fakePayments{all: map[store.Account][]store.EndedSession{}}, f.clock()
@@ -224,6 +244,7 @@ func TestListPayments_Pages(t *testing.T) {
 }
 
 func TestListPayments_Words(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get", "viewpayments"})
@@ -256,6 +277,7 @@ func TestListPayments_Words(t *testing.T) {
 
 // Who may not see payments learns nothing of them: not even that there is a page.
 func TestPayments_WithoutTheRight(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.payments.Store = &fakePayments{}
 	f.merchant("acme")

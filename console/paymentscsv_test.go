@@ -32,6 +32,7 @@ func download(t *testing.T, browser oidctest.Browser, address string) (page oidc
 
 // The file has all payments of the day that were in several reads, and no others; texts of others are no formulas.
 func TestExportPayments(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", berlin)
 	f.grant(user(alice), []string{"get", "viewpayments"})
@@ -84,6 +85,7 @@ func TestExportPayments(t *testing.T) {
 
 // A file that is not whole says so, and is no finished download. Before its first line a failure is a page.
 func TestExportPayments_BrokenOff(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get", "viewpayments"})
@@ -108,6 +110,7 @@ func TestExportPayments_BrokenOff(t *testing.T) {
 }
 
 func TestExportPayments_Refused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.payments.Store = &fakePayments{}
@@ -125,7 +128,7 @@ func TestExportPayments_Refused(t *testing.T) {
 	f.payments.Store = &fakePayments{}
 	var ends []func()
 	for range 2 {
-		end, err := f.payments.Downloads.Begin("oidc:alice")
+		end, err := f.payments.Downloads.Begin("oidc:alice", f.namespace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +137,7 @@ func TestExportPayments_Refused(t *testing.T) {
 	if page := browser.Get(t, path); page.Status != http.StatusTooManyRequests || !strings.Contains(page.Text, "Too many downloads") {
 		t.Errorf("a third download: %d %s", page.Status, page.Text)
 	}
-	if end, err := f.payments.Downloads.Begin("somebody else"); err != nil {
+	if end, err := f.payments.Downloads.Begin("somebody else", f.namespace); err != nil {
 		t.Error("somebody else waits for the downloads of alice:", err)
 	} else {
 		end()
@@ -145,4 +148,51 @@ func TestExportPayments_Refused(t *testing.T) {
 	}
 	ends[1]()
 	wantIdle(t, f.payments.Downloads, 32)
+}
+
+// The sum of the column net is what came in that day, less what went back that day, whatever was refused or refunded.
+func TestExportPayments_Net(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m := f.merchant("acme")
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments.csv"
+	paid := f.paid(m, 1250)
+	f.settle(paid, session.Payment{Ref: "card-2", Outcome: session.Completed, AmountCents: 1250}) // twice
+	f.settle(f.charge(m, "key", session.Charge{AmountCents: 700}), session.Payment{Ref: "card-3", Outcome: session.Failed, AmountCents: 700})
+	key, err := session.ParseIdempotencyKey("rejected")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := f.store.RequestRefundFor(t.Context(), paid, store.AskedRefund{Idempotency: key, AmountCents: new(int64(9))})
+	if err == nil {
+		_, err = f.store.RejectRefund(t.Context(), paid, store.Rejection{PaymentRef: "card-1", RefundID: asked.ID})
+	}
+	for _, refund := range []session.Refund{{Ref: "=back-2", PaymentRef: "card-2", AmountCents: 1250}, {Ref: "back-1", PaymentRef: "card-1", AmountCents: 500}} {
+		if err == nil {
+			_, err = f.store.Refund(t.Context(), paid, refund)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := download(t, browser, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(file.Text)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range rows[1:] { // the newest first
+		got = append(got, strings.Join([]string{row[16], row[1], row[2], row[3], row[8], row[17], row[18]}, " "))
+	}
+	want := []string{
+		"refund  -500 EUR card-1 -5.00 back-1", "refund  -1250 EUR card-2 -12.50 '=back-2", "payment FAILED 700 EUR card-3 0.00 ",
+		"refused  1250 EUR card-2 12.50 ", "payment COMPLETED 1250 EUR card-1 12.50 ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, file.Text)
+	}
 }

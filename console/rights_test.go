@@ -27,6 +27,7 @@ import (
 
 // A merchant that a person may not see looks like one that does not exist: in the list, on its page and in its length.
 func TestRights_ForbiddenIsMissing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	f.merchant("globex")
@@ -56,6 +57,7 @@ func TestRights_ForbiddenIsMissing(t *testing.T) {
 
 // The account of the console may have rights in some namespaces only. Merchants elsewhere are missing, no matter who asks.
 func TestRights_WatchedNamespaces(t *testing.T) {
+	t.Parallel()
 	watched := newFixture(t)
 	f := newFixture(t, func(o *Options) { o.WatchNamespaces = []string{watched.namespace} })
 	watched.merchant("acme")
@@ -76,6 +78,7 @@ func TestRights_WatchedNamespaces(t *testing.T) {
 
 // A right that is taken away ends with the cached decision.
 func TestRights_SightTakenAway(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	binding := f.grant(group("shop-staff"), []string{"get"})
@@ -97,6 +100,7 @@ func TestRights_SightTakenAway(t *testing.T) {
 
 // A verb that is taken away is refused after ten seconds at most, in a form that was open meanwhile too.
 func TestRights_VerbTakenAway(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme")
 	f.grant(user(alice), []string{"get"})
@@ -126,6 +130,7 @@ func TestRights_VerbTakenAway(t *testing.T) {
 }
 
 // The list asks once for each namespace and right, and not again within the lifetime of a decision.
+// It counts reviews, so no test runs beside it.
 func TestRights_OneReviewPerNamespace(t *testing.T) {
 	f := newFixture(t)
 	for i := range 60 {
@@ -158,6 +163,7 @@ func TestRights_OneReviewPerNamespace(t *testing.T) {
 }
 
 // A person has a budget of reviews, and lists have another one: neither keeps other persons from their pages.
+// It counts reviews, so no test runs beside it.
 func TestRights_ReviewBudget(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("acme")
@@ -199,6 +205,7 @@ func TestRights_ReviewBudget(t *testing.T) {
 }
 
 // Too many Merchants that need a review each do not hide those behind them in a namespace with the right on all.
+// It counts reviews, so no test runs beside it.
 func TestRights_ManyElsewhere(t *testing.T) {
 	f := newFixture(t)
 	f.grant(user(alice), []string{"get"})
@@ -247,6 +254,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // A person may have a right on every merchant of the cluster.
 func TestRights_WholeCluster(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme")
 	role := &rbacv1.ClusterRole{
@@ -254,7 +262,7 @@ func TestRights_WholeCluster(t *testing.T) {
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"merchant-operator.io"}, Resources: []string{"merchants"}, Verbs: []string{"get"}}},
 	}
 	f.create(role)
-	subject := user(alice)
+	subject := user(erin)
 	subject.APIGroup = rbacv1.GroupName
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "all-merchants-"}, Subjects: []rbacv1.Subject{subject},
@@ -262,8 +270,8 @@ func TestRights_WholeCluster(t *testing.T) {
 	}
 	f.create(binding)
 	t.Cleanup(func() { _ = cluster.Client.Delete(context.WithoutCancel(t.Context()), binding) })
-	f.awaitRight(authz.NewSubject("oidc:alice", nil), "get", true, "acme")
-	browser := f.signedIn(alice)
+	f.awaitRight(authz.NewSubject("oidc:erin", nil), "get", true, "acme")
+	browser := f.signedIn(erin)
 	asked := f.countReviews()
 	if page := browser.Get(t, f.URL+"/?q="+f.namespace); !strings.Contains(page.Text, "ACME") || asked.Load() > 3 { // the list; and the payments, of the namespace and of the Merchant
 		t.Errorf("%d reviews; the page: %s", asked.Load(), page.Text)

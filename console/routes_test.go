@@ -38,12 +38,14 @@ func merchantRoutes(t *testing.T) (routes []string) {
 
 // Each verb opens its own pages and forms, and no others.
 func TestRoutes_Rights(t *testing.T) {
+	t.Parallel()
 	needs := map[string][]string{ // by verb
-		"get":           {"GET "},
-		"viewpayments":  {"GET /payments", "GET /payments/P", "GET /payments.csv"},
-		"issuekeys":     {"GET /new-key", "POST /new-key", "GET /keys/K/disable", "POST /keys/K/disable", "GET /keys/K/enable", "POST /keys/K/enable", "GET /keys/K/delete", "POST /keys/K/delete"},
-		"rotatekeys":    {"GET /keys/K/rotate", "POST /keys/K/rotate"},
-		"editallowlist": {"GET /allowlist", "POST /allowlist"},
+		"get":            {"GET "},
+		"viewpayments":   {"GET /payments", "GET /payments/P", "GET /payments.csv"},
+		"refundpayments": {"GET /payments/P/refund", "POST /payments/P/refund"},
+		"issuekeys":      {"GET /new-key", "POST /new-key", "GET /keys/K/disable", "POST /keys/K/disable", "GET /keys/K/enable", "POST /keys/K/enable", "GET /keys/K/delete", "POST /keys/K/delete"},
+		"rotatekeys":     {"GET /keys/K/rotate", "POST /keys/K/rotate"},
+		"editallowlist":  {"GET /allowlist", "POST /allowlist"},
 		"editwebhook": {
 			"GET /webhook", "POST /webhook", "POST /webhook/resume", "GET /webhook/test", "POST /webhook/test", "GET /webhook/rotate-secret", "POST /webhook/rotate-secret",
 			"GET /dead-letters/resend", "POST /dead-letters/resend",

@@ -20,7 +20,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	r, err := role.Open(ctx, "console", options.Options, redis.Options{})
+	r, err := role.Open(ctx, "console", options.Options, redis.Options{Replicas: redis.ChooseReplicas(options.SettlementReplicas, options.RedisURL)})
 	if err != nil {
 		return err
 	}

@@ -218,6 +218,7 @@ func TestRotateSigningSecret_AnswerLost(t *testing.T) {
 
 // A connection that breaks is no answer.
 func TestRotateSigningSecret_ConnectionBreaks(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "editwebhook"})
@@ -235,6 +236,7 @@ func TestRotateSigningSecret_ConnectionBreaks(t *testing.T) {
 
 // Nothing is changed while the API could not show the secret, and the page says so. What was typed is not lost.
 func TestRotateSigningSecret_NobodyCouldShowIt(t *testing.T) {
+	t.Parallel()
 	answer := func(status int, body string) func() (int, string) {
 		return func() (int, string) { return status, body }
 	}
@@ -274,6 +276,7 @@ func TestRotateSigningSecret_NobodyCouldShowIt(t *testing.T) {
 
 // Before the press, and after one whose secret nobody has seen, the page says how many are safe: one more ends the secret in the shop's server.
 func TestRotateSigningSecret_SaysHowManyAreSafe(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "editwebhook"})
@@ -291,11 +294,12 @@ func TestRotateSigningSecret_SaysHowManyAreSafe(t *testing.T) {
 
 // Who waits for too much already is refused before anything has changed.
 func TestRotateSigningSecret_TooManyWait(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m := f.merchant("acme", withWebhook)
 	f.grant(user(alice), []string{"get", "editwebhook"})
 	for range maxPersonWaits {
-		if _, err := f.webhook.Waits.Begin("oidc:alice"); err != nil {
+		if _, err := f.webhook.Waits.Begin("oidc:alice", f.namespace); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 // Before the URL is removed a person hears what waits for it.
 func TestEditWebhook_RemoveWithWaitingEvents(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.grant(user(alice), []string{"get", "editwebhook"})
 	browser := f.signedIn(alice)

@@ -526,3 +526,42 @@ func TestAttempt_FailingLimitDisables(t *testing.T) {
 	dispatchertest.Eventually(t, "it is reported", func() bool { return slices.Contains(f.reports.Reasons(), "EndpointDisabled") })
 	shop.WantAttempts(t, 2) // the second was more than the limit after the first
 }
+
+// A tenant whose keys were all rotated at once delays the event of another one's rotation by a few of its own.
+func TestDispatcher_RotationsTakeTurns(t *testing.T) {
+	const rotated = 200
+	f := newFixture(t)
+	inspect, at := f.Redis(t), time.Now()
+	d := f.dispatcher(t)
+	add := func(namespace, keyID, merchantID string) {
+		d.rotations.add(published.KeyRecord{
+			KeyID: keyID, MerchantID: merchantID, Generation: 2, Source: published.Source{Namespace: namespace},
+			LastRotation: published.RotationEvent{Time: at, Cause: "Trigger"},
+		}, "Acme Coffee")
+	}
+	attacker, victim := dispatchertest.NewMerchantID(7), dispatchertest.NewMerchantID(7)
+	for i := range rotated {
+		add("attacker", fmt.Sprintf("attacker%04d", i), attacker)
+	}
+	for _, late := range []bool{false, true} {
+		add("victim", fmt.Sprintf("victim%t", late), victim)
+		more, err := d.recordRotations(t.Context())
+		dispatchertest.Must(t, err)
+		before, err := inspect.XLen(t.Context(), storetest.Tag(attacker)+"feed:"+attacker).Result()
+		dispatchertest.Must(t, err)
+		if recorded, err := inspect.XLen(t.Context(), storetest.Tag(victim)+"feed:"+victim).Result(); err != nil || recorded == 0 {
+			t.Errorf("late %t: the rotation of the victim is not recorded (%v)", late, err)
+		}
+		if !more || before > 2*rotationsPerRound {
+			t.Errorf("late %t: %d rotations of the attacker went first", late, before)
+		}
+	}
+	for more := true; more; {
+		var err error
+		more, err = d.recordRotations(t.Context())
+		dispatchertest.Must(t, err)
+	}
+	if n, err := inspect.XLen(t.Context(), storetest.Tag(attacker)+"feed:"+attacker).Result(); err != nil || n != rotated {
+		t.Errorf("%d rotations of the attacker are recorded (%v), want all", n, err)
+	}
+}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
 // metrics of what a dispatcher does beside deliveries. The gauges of Redis are the same on every dispatcher: aggregate them with max, not sum.
@@ -15,6 +17,7 @@ type metrics struct {
 	dueEvents, deadLetters       prometheus.Gauge
 	overdueEvent, overdueSession prometheus.Gauge
 	refundsOwed                  *prometheus.GaugeVec
+	refundsRequested             *prometheus.GaugeVec
 }
 
 // newMetrics registers the metrics. inFlight returns how many attempts are in progress, dropped how many dead letters were dropped.
@@ -40,6 +43,10 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int, dropped f
 			Namespace: namespace, Name: "refunds_owed",
 			Help: "Payments of the last 30 days that are to be refunded and that no rail has confirmed as refunded, by how long they have waited at least.",
 		}, []string{"age"}),
+		refundsRequested: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "refunds_requested",
+			Help: "Requests of merchants for refunds, of the last 30 days, that no rail has confirmed or rejected, by how long they have waited at least.",
+		}, []string{"age"}),
 		expiredSessions: factory.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "sessions_expired_total", Help: "Sessions that this dispatcher expired. Sessions that a read expired are not counted.",
 		}),
@@ -51,12 +58,13 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int, dropped f
 	}
 	for _, bin := range refundAges {
 		m.refundsOwed.WithLabelValues(bin.label)
+		m.refundsRequested.WithLabelValues(bin.label)
 	}
 	return m
 }
 
-// refundAges are the ages by which a metric counts payments to be refunded: how long they have waited at least.
+// refundAges are the ages by which a metric counts refunds that are owed: how long they have waited at least.
 var refundAges = []struct {
 	label string
 	age   time.Duration
-}{{"72h", 72 * time.Hour}, {"24h", 24 * time.Hour}, {"1h", time.Hour}, {"0h", 0}}
+}{{"168h", session.RefundOverdue}, {"72h", 72 * time.Hour}, {"24h", 24 * time.Hour}, {"1h", time.Hour}, {"0h", 0}}

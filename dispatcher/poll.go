@@ -181,18 +181,19 @@ func (d *dispatcher) countBacklog(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// countRefundsOwed counts the payments that rails have to refund, for the metrics.
+// countRefundsOwed counts the refunds that rails owe, for the metrics.
 func (d *dispatcher) countRefundsOwed(ctx context.Context) (more bool, err error) {
 	ages := make([]time.Duration, len(refundAges))
 	for i, bin := range refundAges {
 		ages[i] = bin.age
 	}
-	counts, err := d.store.RefundsOwed(ctx, ages)
+	counts, err := d.store.CountOwed(ctx, ages)
 	if err != nil {
 		return false, err
 	}
 	for i, bin := range refundAges {
-		d.metrics.refundsOwed.WithLabelValues(bin.label).Set(float64(counts[i]))
+		d.metrics.refundsOwed.WithLabelValues(bin.label).Set(float64(counts.Payments[i]))
+		d.metrics.refundsRequested.WithLabelValues(bin.label).Set(float64(counts.Requests[i]))
 	}
 	return false, nil
 }

@@ -29,3 +29,5 @@ render config/console/console.yaml $console console/{deployment,networkpolicy,se
 render config/prometheus/monitor.yaml $prometheus monitoring/servicemonitor.yaml
 render config/prometheus/rbac.yaml $prometheus monitoring/rbac.yaml
 render config/deletion-policy/policy.yaml $base deletion-policy.yaml
+render config/flowschema/flowschema.yaml $base flowschema.yaml
+render config/flowschema-tenants/flowschema.yaml $base flowschema-tenants.yaml

@@ -25,7 +25,7 @@ const (
 		"generation": 2, "revision": 1795253400000,
 		"current": {"digest": "CURRENT", "prefix": "mk_live_abcdefgh2345_0123", "createdAt": "2026-11-21T09:30:00Z", "algorithm": "sha256"},
 		"state": "Active", "expiresAt": "2027-11-21T09:30:00Z", "test": true,
-		"permissions": ["read", "refund"], "ipAllowlist": ["203.0.113.0/24", "till-7.shop.example"],
+		"permissions": ["read", "payout"], "ipAllowlist": ["203.0.113.0/24", "till-7.shop.example"],
 		"previous": {"count": 3}, "lastRotation": "Trigger", "handledDigest": ["a"]
 	}`
 	laterMerchant = `{
@@ -55,7 +55,7 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 		Generation: 2, Revision: 1795253400000,
 		Current: published.Current{Digest: apikey.NewDigest("current"), Prefix: "mk_live_abcdefgh2345_0123", CreatedAt: issued},
 		Test:    true, State: v1alpha1.ApiKeyActive, ExpiresAt: &expires,
-		Permissions: []v1alpha1.Permission{"read", "refund"}, IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24", "0.0.0.0"},
+		Permissions: []v1alpha1.Permission{"read", "payout"}, IPAllowlist: []v1alpha1.IPBlock{"203.0.113.0/24", "0.0.0.0"},
 	}
 	for name, test := range map[string]struct {
 		replace []string
@@ -67,8 +67,8 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 		"revoked":                     {[]string{`"test": true`, `"test": true, "revoked": true`}, func(r *published.KeyRecord) { r.Revoked = true }},
 		"revoked by a later one":      {[]string{`"test": true`, `"test": true, "revoked": true, "revokedBy": 2`}, func(r *published.KeyRecord) { r.Revocation = published.Revocation{Revoked: true, RevokedBy: 2} }},
 		"superseded":                  {[]string{`"test": true`, `"test": true, "superseded": true`}, func(r *published.KeyRecord) { r.Superseded = true }},
-		"that may do everything":      {[]string{`"permissions": ["read", "refund"], `, ``}, func(r *published.KeyRecord) { r.Permissions = nil }},
-		"that may do nothing":         {[]string{`["read", "refund"]`, `[]`}, func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{} }},
+		"that may do everything":      {[]string{`"permissions": ["read", "payout"], `, ``}, func(r *published.KeyRecord) { r.Permissions = nil }},
+		"that may do nothing":         {[]string{`["read", "payout"]`, `[]`}, func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{} }},
 		"from any address":            {[]string{`["203.0.113.0/24", "till-7.shop.example"]`, `[]`}, func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{} }},
 		"from addresses of that time": {[]string{`"203.0.113.0/24", "till-7`, `"till-7`}, func(r *published.KeyRecord) { r.IPAllowlist = []v1alpha1.IPBlock{"0.0.0.0"} }},
 		"of a version far from now":   {[]string{`"version": 2`, `"version": 99`}, func(r *published.KeyRecord) { r.Version = 99 }},
@@ -92,7 +92,7 @@ func TestDecodeKeyEnvelope(t *testing.T) {
 		"another key's":     laterKeySecret(`"abcdefgh2345"`, `"abcdefgh7777"`),
 		"a bent envelope":   laterKeySecret(`"state": "Active"`, `"state": 1`),
 		"no JSON":           laterKeySecret(laterKey, secretWord),
-		"a bent permission": laterKeySecret(`"read", "refund"`, `1, 2`),
+		"a bent permission": laterKeySecret(`"read", "payout"`, `1, 2`),
 		"an unlimited time": laterKeySecret(`"expiresAt": "2027-11-21T09:30:00Z"`, `"expiresAt": "never"`),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestRestrictKey(t *testing.T) {
 			}
 		})
 	}
-	everything := laterKeySecret(`"permissions": ["read", "refund"], `, ``)
+	everything := laterKeySecret(`"permissions": ["read", "payout"], `, ``)
 	if after, err := published.RestrictKey(everything, published.KeyRestriction{Permissions: []v1alpha1.Permission{}, IPAllowlist: read.IPAllowlist}, now); after == nil || err != nil {
 		t.Errorf("a key that may do everything is not narrowed to nothing: %v", err)
 	}

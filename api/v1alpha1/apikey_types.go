@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ApiKeyState says whether a key is accepted. One of Active, Disabled.
 // +kubebuilder:validation:Enum=Active;Disabled
@@ -23,8 +27,8 @@ const (
 	ModeTest ApiKeyMode = "Test"
 )
 
-// Permission is something that a key may do. One of create, read, list, cancel, rotate.
-// +kubebuilder:validation:Enum=create;read;list;cancel;rotate
+// Permission is something that a key may do. One of create, read, list, cancel, rotate, refund.
+// +kubebuilder:validation:Enum=create;read;list;cancel;rotate;refund
 type Permission string
 
 // Permissions of a key.
@@ -39,11 +43,19 @@ const (
 	PermissionCancel Permission = "cancel"
 	// PermissionRotate: rotate the key itself over HTTP.
 	PermissionRotate Permission = "rotate"
+	// PermissionRefund: ask for refunds.
+	PermissionRefund Permission = "refund"
 )
 
 // Permissions returns all permissions.
 func Permissions() []Permission {
-	return []Permission{PermissionCreate, PermissionRead, PermissionList, PermissionCancel, PermissionRotate}
+	return []Permission{PermissionCreate, PermissionRead, PermissionList, PermissionCancel, PermissionRotate, PermissionRefund}
+}
+
+// ImpliedPermissions returns what a key may do whose spec and record name no permissions: all but refund, or each till of before could give money
+// back.
+func ImpliedPermissions() []Permission {
+	return slices.DeleteFunc(Permissions(), func(p Permission) bool { return p == PermissionRefund })
 }
 
 // TillPermissions returns what a till needs. A thief of the key cannot see the turnover, nor rotate the key to lock the shop out.
@@ -171,10 +183,10 @@ type ApiKeySpec struct {
 	Mode ApiKeyMode `json:"mode,omitempty"`
 
 	// permissions are what the key may do: create (sessions), read (one session by its id or order, and merchant/me), list (events, and the
-	// sessions of a day), cancel (sessions), rotate (the key itself over HTTP). Other requests get 403. Default: everything. A change takes
-	// effect as soon as the watch of each replica of the API has seen it.
+	// sessions of a day), cancel (sessions), rotate (the key itself over HTTP), refund (ask for refunds). Other requests get 403. Default: all
+	// but refund. A change takes effect as soon as the watch of each replica of the API has seen it.
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:MaxItems=6
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q == p))",message="must not have the same permission twice"
 	// +listType=atomic
 	// +optional

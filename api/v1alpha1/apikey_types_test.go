@@ -32,7 +32,7 @@ var _ = DescribeTable("An ApiKey is refused with",
 	Entry("a merchant's state", set("spec.state", "Suspended"), "spec.state", "Unsupported value"),
 
 	Entry("no permission at all", set("spec.permissions", "[]"), "spec.permissions", "at least 1 items"),
-	Entry("an unknown permission", set("spec.permissions", "[read, refund]"), "spec.permissions[1]", `"create", "read", "list", "cancel", "rotate"`),
+	Entry("an unknown permission", set("spec.permissions", "[read, payout]"), "spec.permissions[1]", `"create", "read", "list", "cancel", "rotate", "refund"`),
 	Entry("a permission in upper case", set("spec.permissions", "[Read]"), "spec.permissions[0]", "Unsupported value"),
 	Entry("all permissions in a word", set("spec.permissions", "['*']"), "spec.permissions[0]", "Unsupported value"),
 	Entry("a permission twice", set("spec.permissions", "[read, read]"), "spec.permissions", "must not have the same permission twice"),

@@ -23,6 +23,7 @@ type merchantProfile struct {
 	Name        string                 `json:"name"`
 	Status      v1alpha1.MerchantState `json:"status"`
 	IPAllowlist []string               `json:"ipAllowlist"`
+	Currency    string                 `json:"currency"`
 	TimeZone    string                 `json:"timeZone"`
 	RateLimit   v1alpha1.RateLimit     `json:"rateLimit"`
 	Sessions    sessionLimits          `json:"sessions"`
@@ -62,6 +63,7 @@ func (g *Gate) Me(e *web.Event, w http.ResponseWriter, r *http.Request, from Cal
 			Name:        merchant.DisplayName,
 			Status:      merchant.State,
 			IPAllowlist: allowlistStrings(merchant.Allowlist),
+			Currency:    merchant.Currency,
 			TimeZone:    merchant.TimeZone,
 			RateLimit:   from.RateLimit(),
 			Sessions: sessionLimits{

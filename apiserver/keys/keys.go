@@ -26,7 +26,7 @@ type Options struct {
 	Now        func() time.Time
 }
 
-// Handler rotates keys: Rotate for the holder of a key, Issue for a Kubernetes account that manages keys, to which ShowSigningSecret shows new
+// Handler rotates keys: Rotate for the holder of a key, RotateFor for a Kubernetes account that manages keys, to which ShowSigningSecret shows new
 // signing secrets.
 type Handler struct {
 	rotator   rotator

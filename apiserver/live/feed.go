@@ -44,7 +44,7 @@ func (h *Hub) WatchFeed(tenant, account string) (*FeedWatch, error) {
 	case left <= 0:
 		h.metrics.refused.WithLabelValues(limitReplica).Inc()
 		return nil, ErrTooMany
-	case h.byTenant[tenant] >= left:
+	case h.feedsOf[tenant] >= left:
 		h.metrics.refused.WithLabelValues(limitTenant).Inc()
 		return nil, ErrTooMany
 	case len(h.buckets[bucket].feeds[account]) >= MaxFeedWatches:
@@ -53,7 +53,7 @@ func (h *Hub) WatchFeed(tenant, account string) (*FeedWatch, error) {
 	}
 	h.open++
 	h.feeds++
-	h.byTenant[tenant]++
+	h.feedsOf[tenant]++
 	b := h.want(bucket)
 	w := &FeedWatch{hub: h, bucket: bucket, account: account, tenant: tenant, changed: make(chan struct{}, 1)}
 	b.feeds[account] = append(b.feeds[account], w)
@@ -70,10 +70,7 @@ func (w *FeedWatch) Stop() {
 	defer h.mu.Unlock()
 	h.open--
 	h.feeds--
-	h.byTenant[w.tenant]--
-	if h.byTenant[w.tenant] == 0 {
-		delete(h.byTenant, w.tenant)
-	}
+	leave(h.feedsOf, w.tenant)
 	b := &h.buckets[w.bucket]
 	left := slices.DeleteFunc(b.feeds[w.account], func(other *FeedWatch) bool { return other == w })
 	if b.feeds[w.account] = left; len(left) == 0 {

@@ -58,8 +58,9 @@ type Hub struct {
 	open      int            // of sessions and of feeds
 	feeds     int            // of feeds alone
 	byAddress map[string]int // of sessions
-	byTenant  map[string]int // of feeds, by namespace
-	lost      bool           // some subscription is lost, and that is logged
+	// sessionsOf and feedsOf are by tenant, which is a namespace.
+	sessionsOf, feedsOf map[string]int
+	lost                bool // some subscription is lost, and that is logged
 }
 
 // bucketState is what is watched of one bucket.
@@ -103,7 +104,8 @@ func New(client *redis.Client, options Options) *Hub {
 		options.Interval = defaultInterval
 	}
 	h := &Hub{
-		options: options, client: client, wake: make(chan struct{}, 1), due: make(chan *watched), byAddress: map[string]int{}, byTenant: map[string]int{},
+		options: options, client: client, wake: make(chan struct{}, 1), due: make(chan *watched),
+		byAddress: map[string]int{}, sessionsOf: map[string]int{}, feedsOf: map[string]int{},
 	}
 	h.metrics = newMetrics(options.Registerer, h)
 	h.subscription = client.Subscribe(store.EndedChannel, subscriber{h})

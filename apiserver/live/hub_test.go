@@ -45,7 +45,7 @@ func start(t *testing.T, s *storetest.Services, change ...func(*live.Options)) *
 
 func watch(t *testing.T, hub *live.Hub, id session.ID) *live.Watch {
 	t.Helper()
-	w, err := hub.Watch(id, "ip:203.0.113.7")
+	w, err := hub.Watch("shops", id, "ip:203.0.113.7")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestHub_PayersLeaveRoomForFeeds(t *testing.T) {
 	watches := 0
 	for err == nil {
 		var w *live.Watch
-		if w, err = hub.Watch(session.NewID(storetest.ID(), false), fmt.Sprintf("ip:203.0.113.%d", watches)); err == nil {
+		if w, err = hub.Watch(fmt.Sprint(watches), session.NewID(storetest.ID(), false), fmt.Sprintf("ip:203.0.113.%d", watches)); err == nil {
 			t.Cleanup(w.Stop)
 			watches++
 		}
@@ -249,11 +249,35 @@ func TestHub_TenantLeavesRoom(t *testing.T) {
 		}
 	}
 	for i := range 32 {
-		w, err := hub.Watch(session.NewID(storetest.ID(), false), fmt.Sprint("ip:", i))
+		w, err := hub.Watch(fmt.Sprint(i), session.NewID(storetest.ID(), false), fmt.Sprint("ip:", i))
 		if err != nil {
 			t.Fatalf("payer %d: %v", i, err)
 		}
 		t.Cleanup(w.Stop)
+	}
+}
+
+// The payers of one tenant come from any number of addresses. Payers of another tenant, and of a third one, still find places.
+func TestHub_PayersOfOneTenantLeaveRoom(t *testing.T) {
+	hub := start(t, storetest.New(t, redistest.Start(t).URL()), func(o *live.Options) { o.MaxWatches = 64 })
+	watchAll := func(tenant string) (watches int) {
+		t.Helper()
+		for {
+			w, err := hub.Watch(tenant, session.NewID(storetest.ID(), false), fmt.Sprint(tenant, watches))
+			if err != nil {
+				return watches
+			}
+			t.Cleanup(w.Stop)
+			watches++
+		}
+	}
+	for _, row := range []struct {
+		tenant string
+		want   int
+	}{{"greedy", 30}, {"another", 15}, {"victim", 8}} {
+		if watches := watchAll(row.tenant); watches != row.want {
+			t.Errorf("%s has %d streams, want %d", row.tenant, watches, row.want)
+		}
 	}
 }
 

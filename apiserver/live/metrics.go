@@ -34,7 +34,7 @@ func newMetrics(registerer prometheus.Registerer, h *Hub) *metrics {
 	m := &metrics{
 		refused: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_streams_refused_total",
-			Help: "Streams and long polls with response 503, by limit: of this replica, of the client address, or of the account or the namespace of Merchants that wait for their feeds.",
+			Help: "Streams and long polls with response 503, by limit: of this replica, of the client address, of the namespace of the Merchant, or of the account that waits for its feed.",
 		}, []string{"limit"}),
 		changes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "merchant_operator_stream_changes_total",

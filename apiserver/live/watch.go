@@ -21,17 +21,26 @@ type Watch struct {
 	hub     *Hub
 	session *watched
 	address string
+	tenant  string
 	wake    func() // nil until Notify
 }
 
-// Watch begins to watch a session for a client address. Read the session after that, and give what was read to Seen: what happens between
-// is not lost. Stop ends the watch. The errors are ErrTooMany and ErrTooManyFromAddress.
-func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
+// Watch begins to watch a session for a client address. The tenant is the namespace of the
+// session's Merchant, or empty if no such Merchant is known. Read the session after that, and give
+// what was read to Seen: what happens between is not lost. Stop ends the watch. The errors are
+// ErrTooMany and ErrTooManyFromAddress.
+//
+// The payers of a tenant have at most as many places as are left, as its feeds have (WatchFeed): one
+// tenant leaves half of all to the payers of others.
+func (h *Hub) Watch(tenant string, id session.ID, address string) (*Watch, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.open >= h.options.MaxWatches-h.options.MaxWatches/feedShare:
+	switch left := h.options.MaxWatches - h.options.MaxWatches/feedShare - h.open; {
+	case left <= 0:
 		h.metrics.refused.WithLabelValues(limitReplica).Inc()
+		return nil, ErrTooMany
+	case h.sessionsOf[tenant] >= left:
+		h.metrics.refused.WithLabelValues(limitTenant).Inc()
 		return nil, ErrTooMany
 	case h.byAddress[address] >= h.options.MaxWatchesPerAddress:
 		h.metrics.refused.WithLabelValues(limitAddress).Inc()
@@ -39,6 +48,7 @@ func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
 	}
 	h.open++
 	h.byAddress[address]++
+	h.sessionsOf[tenant]++
 	b := h.want(id.Bucket())
 	w := b.sessions[id]
 	if w == nil {
@@ -46,9 +56,17 @@ func (h *Hub) Watch(id session.ID, address string) (*Watch, error) {
 		b.sessions[id] = w
 		h.schedule(w, h.nextLook(time.Now()), Reread)
 	}
-	watch := &Watch{hub: h, session: w, address: address}
+	watch := &Watch{hub: h, session: w, address: address, tenant: tenant}
 	w.watches = append(w.watches, watch)
 	return watch, nil
+}
+
+// leave takes one off what is counted under a name.
+func leave(counts map[string]int, name string) {
+	counts[name]--
+	if counts[name] == 0 {
+		delete(counts, name)
+	}
 }
 
 // want returns a bucket that is to be subscribed to.
@@ -114,10 +132,8 @@ func (w *Watch) Stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open--
-	h.byAddress[w.address]--
-	if h.byAddress[w.address] == 0 {
-		delete(h.byAddress, w.address)
-	}
+	leave(h.byAddress, w.address)
+	leave(h.sessionsOf, w.tenant)
 	watched := w.session
 	watched.watches = slices.DeleteFunc(watched.watches, func(other *Watch) bool { return other == w })
 	if len(watched.watches) > 0 {

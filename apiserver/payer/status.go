@@ -74,7 +74,7 @@ func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) e
 	var watch *live.Watch
 	if r.Method != http.MethodHead && (stream || wait > 0) {
 		// Before the read, so that no change is missed. Over the limit Redis is not asked.
-		if watch, err = h.live.Watch(id, subject); err != nil {
+		if watch, err = h.live.Watch(h.tenant(id), id, subject); err != nil {
 			return err
 		}
 		defer func() {
@@ -109,6 +109,14 @@ func (h *Handler) Status(e *web.Event, w http.ResponseWriter, r *http.Request) e
 	watched := watch
 	watch = nil // the stream stops it
 	return h.streamStatus(w, watched, &sess, expires)
+}
+
+// tenant returns the namespace of the session's Merchant; empty: no such Merchant is known.
+func (h *Handler) tenant(id session.ID) string {
+	if merchant := h.directory.Merchant(id.MerchantID()); merchant != nil {
+		return merchant.Namespace
+	}
+	return ""
 }
 
 // readPublic reads what a payer may see. The limit of the address is counted twice: here for all sessions, and by Redis for all replicas, but

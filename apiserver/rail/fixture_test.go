@@ -74,6 +74,7 @@ func newReplica(t *testing.T, redis *redistest.Server) *fixture {
 		"/internal/v1/sessions/{id}/hold":       {http.MethodPost: roomtest.AsAccount(h.Hold)},
 		"/internal/v1/sessions/{id}/settlement": {http.MethodPost: roomtest.AsAccount(h.Settle)},
 		"/internal/v1/sessions/{id}/refunds":    {http.MethodPost: roomtest.AsAccount(h.Refund)},
+		"/internal/v1/refunds":                  {http.MethodGet: roomtest.AsAccount(h.ListOwed)},
 	})
 	return f
 }

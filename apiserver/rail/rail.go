@@ -38,7 +38,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Handler has Get, Hold, Settle and Refund for a rail, and SettleTest for a test key.
+// Handler has Get, Hold, Settle, Refund and ListOwed for a rail, and SettleTest for a test key.
 type Handler struct {
 	store       *store.Store
 	directory   *directory.Directory

@@ -313,7 +313,7 @@ const (
 	currencyRule       = "currency must be an ISO 4217 code, such as EUR"
 	paymentRefRule     = "paymentRef must be a string of 1 to 128 visible ASCII characters"
 	outcomeRule        = "outcome must be COMPLETED or FAILED"
-	paidAtRule         = "paidAt must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
+	paidAtRule         = "paidAt must be a time from 2020 to 9999, as Unix milliseconds (not seconds) or an RFC 3339 string"
 	reportedAmountRule = "amountCents must be an integer from 1 to 1000000000000000"
 	reasonRule         = "reason must be a string of at most 255 characters without control characters"
 )
@@ -377,7 +377,8 @@ var badReports = map[string]struct{ body, message string }{
 	"time negative":                         {reported(`"paidAt":-1`), paidAtRule},
 	"time of the year 1, in numbers":        {reported(`"paidAt":-62135596800000`), paidAtRule},
 	"time of the year 1":                    {reported(`"paidAt":"0001-01-01T00:00:00Z"`), paidAtRule},
-	"time of 1969":                          {reported(`"paidAt":"1969-12-31T23:59:59Z"`), paidAtRule},
+	"time of 2019":                          {reported(`"paidAt":"2019-12-31T23:59:59Z"`), paidAtRule},
+	"time in seconds":                       {reported(`"paidAt":1795246300`), paidAtRule},
 	"time of the year 10000":                {reported(`"paidAt":253402300800000`), paidAtRule},
 	"time of the year 10000, by its offset": {reported(`"paidAt":"9999-12-31T23:59:59-01:00"`), paidAtRule},
 	"time over 18 digits":                   {reported(`"paidAt":1795246300000000000`), paidAtRule},
@@ -419,7 +420,7 @@ func TestSettle_GoodBodies(t *testing.T) {
 		"a reference with punctuation": `{"paymentRef":"!{}:*|%=\"\\/","outcome":"COMPLETED","amountCents":1}`,
 		"an amount as 1.0":             `{"paymentRef":"bank-1","outcome":"COMPLETED","amountCents":1.0}`,
 		"a time in milliseconds":       reported(`"paidAt":1795246300000`),
-		"a time as 1e12":               reported(`"paidAt":1e12`),
+		"a time as 1.8e12":             reported(`"paidAt":1.8e12`),
 		"a time of RFC 3339":           reported(`"paidAt":"2026-11-21T10:00:00Z"`),
 		"a time with an offset":        reported(`"paidAt":"2026-11-21T10:00:00.123456789+05:30"`),
 		"a time in the future":         reported(`"paidAt":"2999-01-01T00:00:00Z"`),

@@ -60,7 +60,7 @@ func TestSettleTest_BadReports(t *testing.T) {
 		`{"amountCents":"1250"}`:        reportedAmountRule,
 		`{"paymentRef":""}`:             "paymentRef must be a string of 1 to 128 visible ASCII characters",
 		`{"reason":"\u0001"}`:           "reason must be a string of at most 255 characters without control characters",
-		`{"paidAt":"yesterday"}`:        "paidAt must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string",
+		`{"paidAt":"yesterday"}`:        "paidAt must be a time from 2020 to 9999, as Unix milliseconds (not seconds) or an RFC 3339 string",
 		`{"outcome":"a","outcome":"b"}`: `duplicate field "outcome"`,
 	} {
 		f.Call(http.MethodPost, settleTest(id), key, body).WantError(t, http.StatusBadRequest, message)

@@ -58,8 +58,9 @@ func newFixtureOn(t testing.TB, redis *redistest.Server, change ...func(*session
 			http.MethodGet:  sessions.ByOrder(f.Gate.WithKey(read, h.ListOrder), f.Gate.WithKey(list, h.ListEnded)),
 			http.MethodPost: f.Gate.WithKey(v1alpha1.PermissionCreate, h.Create),
 		},
-		path + "/{id}":        {http.MethodGet: f.Gate.WithKey(read, h.Get)},
-		path + "/{id}/cancel": {http.MethodPost: f.Gate.WithKey(v1alpha1.PermissionCancel, h.Cancel)},
+		path + "/{id}":         {http.MethodGet: f.Gate.WithKey(read, h.Get)},
+		path + "/{id}/cancel":  {http.MethodPost: f.Gate.WithKey(v1alpha1.PermissionCancel, h.Cancel)},
+		path + "/{id}/refunds": {http.MethodPost: f.Gate.WithKey(v1alpha1.PermissionRefund, h.Refund)},
 	})
 	return f
 }
@@ -70,12 +71,21 @@ func (f *fixture) create(key string) (id string) {
 	return f.Call(http.MethodPost, path, key, `{"amountCents": 1250}`).Want(f.t, http.StatusCreated).Text("sessionId")
 }
 
-// settle has a rail report a payment of a live session.
-func (f *fixture) settle(id string, payment session.Payment) {
+// settleTest has test mode pay a session of 12.50.
+func (f *fixture) settleTest(id, ref string) {
 	f.t.Helper()
 	parsed, err := session.ParseID(id)
 	storetest.Must(f.t, err)
-	_, err = f.Settle(f.t.Context(), parsed, payment)
+	_, err = f.SettleTest(f.t.Context(), parsed, storetest.Paid(ref))
+	storetest.Must(f.t, err)
+}
+
+// goesBack has a rail confirm a refund.
+func (f *fixture) goesBack(id string, refund session.Refund) {
+	f.t.Helper()
+	parsed, err := session.ParseID(id)
+	storetest.Must(f.t, err)
+	_, err = f.Refund(f.t.Context(), parsed, refund)
 	storetest.Must(f.t, err)
 }
 

@@ -25,6 +25,8 @@ type orderSessions struct {
 // endedSessions is the response of GET /api/v1/sessions?endedFrom=.
 type endedSessions struct {
 	Sessions []payments.Payment `json:"sessions"`
+	// Movements is present if the request asks for them.
+	Movements []payments.Movement `json:"movements,omitzero"`
 	// Cursor is that of the next page; absent: there is none.
 	Cursor string `json:"cursor,omitempty"`
 	// CompleteFrom is present if endedFrom is earlier than what is kept.
@@ -59,7 +61,8 @@ func (h *Handler) ListOrder(e *web.Event, w http.ResponseWriter, r *http.Request
 	return web.Respond(w, http.StatusOK, response)
 }
 
-// ListEnded lists the sessions that ended in a period.
+// ListEnded lists the sessions that ended in a period, and with movementsParameter the money that moved besides. Both are in one list of the store, so
+// that one cursor goes through both.
 func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
 	query, err := parseList(r, session.Account(from.Merchant.ID, from.TestMode))
 	if err != nil {
@@ -71,8 +74,16 @@ func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request
 		return err
 	}
 	response := endedSessions{Sessions: make([]payments.Payment, 0, len(page.Sessions))}
+	if query.ended.Money {
+		response.Movements = []payments.Movement{}
+	}
 	for i := range page.Sessions {
-		response.Sessions = append(response.Sessions, h.newView(&page.Sessions[i].Session))
+		line := &page.Sessions[i]
+		if movement, ok := payments.NewMovement(&line.Session, line.Refused, line.Refund, line.Entry.RecordedAt()); ok {
+			response.Movements = append(response.Movements, movement)
+			continue
+		}
+		response.Sessions = append(response.Sessions, h.newView(&line.Session))
 	}
 	if page.Next != (feed.EntryID{}) {
 		response.Cursor = feed.Cursor{Account: session.Account(from.Merchant.ID, from.TestMode), Entry: page.Next}.String()
@@ -95,6 +106,7 @@ const (
 	endedFromParameter = "endedFrom"
 	endedToParameter   = "endedTo"
 	statusParameter    = "status"
+	movementsParameter = "movements"
 	cursorParameter    = "cursor"
 	limitParameter     = "limit"
 )
@@ -102,13 +114,11 @@ const (
 const (
 	defaultEnded = 100
 	maxEnded     = 200
-	// maxMillis is the end of the year 9999.
-	maxMillis = 253_402_300_799_999
 )
 
 // parseList reads the parameters. The error is for the caller, and names the parameter.
 func parseList(r *http.Request, account string) (listQuery, error) {
-	values, err := web.ReadQuery(r, orderRefParameter, endedFromParameter, endedToParameter, statusParameter, cursorParameter, limitParameter)
+	values, err := web.ReadQuery(r, orderRefParameter, endedFromParameter, endedToParameter, statusParameter, movementsParameter, cursorParameter, limitParameter)
 	if err != nil {
 		return listQuery{}, err
 	}
@@ -132,7 +142,7 @@ func parseList(r *http.Request, account string) (listQuery, error) {
 func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 	query := store.EndedQuery{Limit: defaultEnded}
 	if !values.Has(endedFromParameter) {
-		return query, web.RequestError("give orderRef, or endedFrom and optionally endedTo, status, cursor and limit")
+		return query, web.RequestError("give orderRef, or endedFrom and optionally endedTo, status, movements, cursor and limit")
 	}
 	from, err := parseTime(values, endedFromParameter)
 	if err != nil {
@@ -152,6 +162,9 @@ func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 			return query, web.RequestError("status must be COMPLETED, FAILED, EXPIRED or CANCELLED")
 		}
 	}
+	if query.Money, err = parseMovements(values); err != nil {
+		return query, err
+	}
 	if values.Has(limitParameter) {
 		limit, ok := web.ParseInteger(values.Get(limitParameter), 1, maxEnded)
 		if !ok {
@@ -169,10 +182,24 @@ func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 	return query, nil
 }
 
-func parseTime(values url.Values, name string) (time.Time, error) {
-	millis, ok := web.ParseInteger(values.Get(name), 1, maxMillis)
-	if !ok {
-		return time.Time{}, web.RequestError(name + " must be a Unix timestamp in milliseconds")
+// parseMovements reports whether the list has movements too.
+func parseMovements(values url.Values) (bool, error) {
+	switch asked := values.Get(movementsParameter); {
+	case !values.Has(movementsParameter), asked == "false":
+		return false, nil
+	case asked != "true":
+		return false, web.RequestError("movements must be true or false")
+	case values.Has(statusParameter):
+		return false, web.RequestError("movements cannot be combined with status, which no movement has")
 	}
-	return time.UnixMilli(millis).UTC(), nil
+	return true, nil
+}
+
+func parseTime(values url.Values, name string) (time.Time, error) {
+	millis, ok := web.ParseInteger(values.Get(name), 0, session.MaxTimestamp)
+	at := time.UnixMilli(millis).UTC()
+	if !ok || !session.ValidTime(at) {
+		return time.Time{}, web.RequestError(name + " " + session.TimestampRule)
+	}
+	return at, nil
 }

@@ -6,12 +6,15 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/roomtest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -44,7 +47,7 @@ func TestListOrder(t *testing.T) {
 	first := f.Call(http.MethodPost, path, key, charge(order)).Text("sessionId")
 	second := f.Call(http.MethodPost, path, key, charge(order)).Text("sessionId")
 	f.Call(http.MethodPost, path, key, charge("another"))
-	f.settle(first, storetest.Paid("bank-1"))
+	f.Report(first, storetest.Paid("bank-1"))
 
 	got := f.Call(http.MethodGet, byOrder(order), key, "").Want(t, http.StatusOK)
 	want := map[string]any{"more": false, "sessions": []any{
@@ -90,9 +93,9 @@ func (f *fixture) endSessions(key string, statuses ...string) (ids []string) {
 		id := f.Call(http.MethodPost, path, key, charge("1001")).Want(f.t, http.StatusCreated).Text("sessionId")
 		switch status {
 		case "COMPLETED":
-			f.settle(id, storetest.Paid("bank-1"))
+			f.Report(id, storetest.Paid("bank-1"))
 		case "FAILED":
-			f.settle(id, storetest.Failed("bank-1"))
+			f.Report(id, storetest.Failed("bank-1"))
 		default:
 			f.Call(http.MethodPost, path+"/"+id+"/cancel", key, "").Want(f.t, http.StatusOK)
 		}
@@ -109,7 +112,7 @@ func TestListEnded(t *testing.T) {
 	f.Call(http.MethodPost, path, key, charge("pending")).Want(t, http.StatusCreated)
 	ended := f.endSessions(key, "COMPLETED", "FAILED", "CANCELLED", "COMPLETED", "CANCELLED")
 	tested := f.endSessions(test, "CANCELLED")
-	f.settle(ended[0], storetest.Paid("bank-2")) // a refused payment is no end
+	f.Report(ended[0], storetest.Paid("bank-2")) // a refused payment is no end
 	slices.Reverse(ended)
 
 	now := time.Now()
@@ -148,9 +151,89 @@ func TestListEnded(t *testing.T) {
 	if got.Body["completeFrom"] != nil {
 		t.Errorf("of the last hour: %s", got.Raw)
 	}
-	old := f.Call(http.MethodGet, path+"?endedFrom=1", key, "").Want(t, http.StatusOK)
+	old := f.Call(http.MethodGet, path+"?endedFrom=1600000000000", key, "").Want(t, http.StatusOK)
 	if since, _ := old.Body["completeFrom"].(float64); time.Since(time.UnixMilli(int64(since))).Round(time.Hour) != 7*24*time.Hour {
 		t.Errorf("the response does not say what is no longer kept: %s", old.Raw)
+	}
+}
+
+// With movements a day also has what else moved, each once, on whatever page: refused payments and refunds, of test mode only with a test key.
+func TestListEnded_Movements(t *testing.T) {
+	f := newFixture(t)
+	acme := f.Merchant("acme")
+	key, stranger := f.Key("till", acme), f.Key("stranger", f.Merchant("books"))
+	test := f.TestKey("test", acme)
+	began := time.Now().Add(-time.Minute).UnixMilli()
+	id := f.Call(http.MethodPost, path, key, charge("=1+1")).Want(t, http.StatusCreated).Text("sessionId")
+	f.Report(id, storetest.Paid("bank-1"))
+	f.Report(id, session.Payment{Rail: storetest.Bank, Ref: "bank-2", Outcome: session.Completed, AmountCents: session.MaxReportedCents, Currency: "JPY"})
+	f.goesBack(id, session.Refund{Rail: storetest.Bank, Ref: "=back-1", PaymentRef: "bank-1", AmountCents: 500})
+	others := f.endSessions(key, "FAILED", "CANCELLED")
+	f.goesBack(id, session.Refund{Rail: storetest.Bank, Ref: "back-2", PaymentRef: "bank-2", AmountCents: session.MaxReportedCents})
+	tested := f.create(test)
+	f.settleTest(tested, "bank-1")
+	f.settleTest(tested, "bank-2")
+	asked := f.refund(tested, f.TestKey("office", acme, mayRefund), "return-1", `{"amountCents": 7}`).Want(t, http.StatusCreated)
+
+	movement := func(kind, paymentRef, refundRef string, cents int64, currency string) map[string]any {
+		moved := map[string]any{"kind": kind, "sessionId": id, "orderRef": "=1+1", "paymentRef": paymentRef, "amountCents": float64(cents), "currency": currency}
+		if refundRef != "" {
+			moved["refundRef"] = refundRef
+		}
+		return moved
+	}
+	own := []any{
+		movement("refund", "bank-2", "back-2", session.MaxReportedCents, "JPY"), movement("refund", "bank-1", "=back-1", 500, "EUR"),
+		movement("refused", "bank-2", "", session.MaxReportedCents, "JPY"),
+	}
+	inTestMode := []any{movement("refund", "bank-1", asked.Text("refundId"), 7, "EUR"), movement("refused", "bank-2", "", 1250, "EUR")}
+	for _, one := range inTestMode {
+		moved := one.(map[string]any)
+		moved["sessionId"], moved["livemode"] = tested, false
+		delete(moved, "orderRef")
+	}
+	for name, test := range map[string]struct {
+		key, query string
+		sessions   []string
+		movements  []any
+	}{
+		"all":                 {key, "&movements=true", []string{others[1], others[0], id}, own},
+		"in pages":            {key, "&movements=true&limit=2", []string{others[1], others[0], id}, own},
+		"one by one":          {key, "&movements=true&limit=1", []string{others[1], others[0], id}, own},
+		"of another merchant": {stranger, "&movements=true", nil, nil},
+		"of test mode":        {test, "&movements=true&limit=1", []string{tested}, inTestMode},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sessions []string
+			var movements []any
+			for cursor, more := "", true; more; {
+				got := f.Call(http.MethodGet, fmt.Sprintf("%s?endedFrom=%d%s%s", path, began, test.query, cursor), test.key, "").Want(t, http.StatusOK)
+				page, has := got.Body["movements"].([]any)
+				if !has {
+					t.Fatalf("a page has no movements: %s", got.Raw)
+				}
+				for _, one := range page {
+					if at, _ := one.(map[string]any)["recordedAt"].(float64); int64(at) < began || int64(at) > time.Now().UnixMilli() {
+						t.Errorf("it was recorded at %v", at)
+					}
+				}
+				sessions, movements = append(sessions, listed(got)...), append(movements, page...)
+				more, cursor = got.Text("cursor") != "", "&cursor="+got.Text("cursor")
+			}
+			if !slices.Equal(sessions, test.sessions) {
+				t.Errorf("sessions %v, want %v", sessions, test.sessions)
+			}
+			unknown := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { return strings.HasSuffix(name, "At") || name == "keyId" })
+			if diff := cmp.Diff(test.movements, movements, unknown); diff != "" {
+				t.Errorf("movements (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, query := range []string{"", "&movements=false"} {
+		got := f.Call(http.MethodGet, fmt.Sprintf("%s?endedFrom=%d%s", path, began, query), key, "").Want(t, http.StatusOK)
+		if _, has := got.Body["movements"]; has || len(listed(got)) != 3 {
+			t.Errorf("without movements: %s", got.Raw)
+		}
 	}
 }
 
@@ -188,52 +271,65 @@ func TestList_BadParameters(t *testing.T) {
 	key := f.Key("till", acme)
 	stranger := f.Key("stranger", f.Merchant("books"))
 	f.endSessions(stranger, "CANCELLED", "CANCELLED")
-	foreign := f.Call(http.MethodGet, path+"?endedFrom=1&limit=1", stranger, "").Want(t, http.StatusOK).Text("cursor")
+	foreign := f.Call(http.MethodGet, path+"?endedFrom=1600000000000&limit=1", stranger, "").Want(t, http.StatusOK).Text("cursor")
 	const (
-		timestamp = " must be a Unix timestamp in milliseconds"
+		timestamp = " " + session.TimestampRule
 		cursor    = "cursor must be one that an earlier page of this list returned"
 		status    = "status must be COMPLETED, FAILED, EXPIRED or CANCELLED"
 		limit     = "limit must be an integer from 1 to 200"
-		nothing   = "give orderRef, or endedFrom and optionally endedTo, status, cursor and limit"
+		movements = "movements must be true or false"
+		nothing   = "give orderRef, or endedFrom and optionally endedTo, status, movements, cursor and limit"
 	)
 	for query, want := range map[string]string{
-		"":                              nothing,
-		"status=COMPLETED":              nothing,
-		"endedTo=1":                     nothing,
-		"cursor=" + foreign:             nothing,
-		"orderRef=":                     "orderRef must not be empty",
-		"orderRef":                      "orderRef must not be empty",
-		"orderRef=%00":                  "orderRef must be a string of at most 255 characters without control characters",
-		"orderRef=%ff":                  "orderRef must be a string of at most 255 characters without control characters",
-		"orderRef=a&orderRef=b":         "orderRef must be given at most once",
-		"orderRef=a&endedFrom=1":        "endedFrom cannot be combined with orderRef",
-		"orderRef=a&limit=1":            "limit cannot be combined with orderRef",
-		"orderRef=a&orderref=a":         `unknown parameter "orderref"`,
-		"order=a":                       `unknown parameter "order"`,
-		"endedFrom=1&x%0a=1":            `unknown parameter "x\n"`,
-		"endedFrom=1&endedFrom=1":       "endedFrom must be given at most once",
-		"endedFrom=":                    "endedFrom" + timestamp,
-		"endedFrom=0":                   "endedFrom" + timestamp,
-		"endedFrom=-1":                  "endedFrom" + timestamp,
-		"endedFrom=%2B1":                "endedFrom" + timestamp,
-		"endedFrom=01":                  "endedFrom" + timestamp,
-		"endedFrom=1e3":                 "endedFrom" + timestamp,
-		"endedFrom=2026-11-22":          "endedFrom" + timestamp,
-		"endedFrom=9999999999999999":    "endedFrom" + timestamp,
-		"endedFrom=1&endedTo=x":         "endedTo" + timestamp,
-		"endedFrom=2&endedTo=2":         "endedTo must be later than endedFrom",
-		"endedFrom=2&endedTo=1":         "endedTo must be later than endedFrom",
-		"endedFrom=1&status=PENDING":    status,
-		"endedFrom=1&status=":           status,
-		"endedFrom=1&status=paid":       status,
-		"endedFrom=1&limit=0":           limit,
-		"endedFrom=1&limit=201":         limit,
-		"endedFrom=1&limit=ten":         limit,
-		"endedFrom=1&cursor=":           cursor,
-		"endedFrom=1&cursor=1-0":        cursor,
-		"endedFrom=1&cursor=" + foreign: cursor,
-		"endedFrom=%zz":                 "the query is malformed: write each parameter as name=value, percent-encoded",
-		"endedFrom=1;limit=2":           "the query is malformed: write each parameter as name=value, percent-encoded",
+		"":                                   nothing,
+		"status=COMPLETED":                   nothing,
+		"endedTo=1":                          nothing,
+		"cursor=" + foreign:                  nothing,
+		"orderRef=":                          "orderRef must not be empty",
+		"orderRef":                           "orderRef must not be empty",
+		"orderRef=%00":                       "orderRef must be a string of at most 255 characters without control characters",
+		"orderRef=%ff":                       "orderRef must be a string of at most 255 characters without control characters",
+		"orderRef=a&orderRef=b":              "orderRef must be given at most once",
+		"orderRef=a&endedFrom=1600000000000": "endedFrom cannot be combined with orderRef",
+		"orderRef=a&limit=1":                 "limit cannot be combined with orderRef",
+		"orderRef=a&orderref=a":              `unknown parameter "orderref"`,
+		"order=a":                            `unknown parameter "order"`,
+		"endedFrom=1600000000000&x%0a=1":     `unknown parameter "x\n"`,
+		"endedFrom=1600000000000&endedFrom=1600000000000": "endedFrom must be given at most once",
+		"endedFrom=":           "endedFrom" + timestamp,
+		"endedFrom=0":          "endedFrom" + timestamp,
+		"endedFrom=-1":         "endedFrom" + timestamp,
+		"endedFrom=%2B1":       "endedFrom" + timestamp,
+		"endedFrom=01":         "endedFrom" + timestamp,
+		"endedFrom=1e3":        "endedFrom" + timestamp,
+		"endedFrom=2026-11-22": "endedFrom" + timestamp,
+		"endedFrom=1795215600": "endedFrom" + timestamp, // seconds
+		"endedFrom=1600000000000&endedTo=1795215600":              "endedTo" + timestamp,
+		"endedFrom=9999999999999999":                              "endedFrom" + timestamp,
+		"endedFrom=1600000000000&endedTo=x":                       "endedTo" + timestamp,
+		"endedFrom=1600000000000&endedTo=1600000000000":           "endedTo must be later than endedFrom",
+		"endedFrom=1600000000001&endedTo=1600000000000":           "endedTo must be later than endedFrom",
+		"endedFrom=1600000000000&status=PENDING":                  status,
+		"endedFrom=1600000000000&status=":                         status,
+		"endedFrom=1600000000000&status=paid":                     status,
+		"endedFrom=1600000000000&limit=0":                         limit,
+		"endedFrom=1600000000000&limit=201":                       limit,
+		"endedFrom=1600000000000&limit=ten":                       limit,
+		"endedFrom=1600000000000&cursor=":                         cursor,
+		"endedFrom=1600000000000&cursor=1-0":                      cursor,
+		"endedFrom=1600000000000&cursor=" + foreign:               cursor,
+		"movements=true":                                          nothing,
+		"orderRef=a&movements=true":                               "movements cannot be combined with orderRef",
+		"endedFrom=1600000000000&movements=":                      movements,
+		"endedFrom=1600000000000&movements":                       movements,
+		"endedFrom=1600000000000&movements=1":                     movements,
+		"endedFrom=1600000000000&movements=True":                  movements,
+		"endedFrom=1600000000000&movements=true%00":               movements,
+		"endedFrom=1600000000000&movements=true&movements=true":   "movements must be given at most once",
+		"endedFrom=1600000000000&movements=true&status=COMPLETED": "movements cannot be combined with status, which no movement has",
+		"endedFrom=1600000000000&Movements=true":                  `unknown parameter "Movements"`,
+		"endedFrom=%zz":                                           "the query is malformed: write each parameter as name=value, percent-encoded",
+		"endedFrom=1600000000000;limit=2":                         "the query is malformed: write each parameter as name=value, percent-encoded",
 	} {
 		got := f.Call(http.MethodGet, path+"?"+query, key, "")
 		got.WantError(t, http.StatusBadRequest, want)

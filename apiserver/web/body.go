@@ -305,6 +305,13 @@ func (o *Object) Integer(name, rule string) (value int64, given bool) {
 	return value, true
 }
 
+// RefuseNull refuses a field that is null, where an absent one asks for something: null is then more likely an amount that a program has lost.
+func (o *Object) RefuseNull(name, rule string) {
+	if value, given := o.value(name); given && value == "null" {
+		o.fail(name, rule)
+	}
+}
+
 // Cents reads an integer field; nil: absent.
 func (o *Object) Cents(name, rule string) *int64 {
 	value, given := o.Integer(name, rule)

@@ -125,6 +125,6 @@ var (
 	noStore        = []string{"no-store"}
 	anyOrigin      = []string{"*"}
 	bearerOnly     = []string{"Bearer"}
-	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Session-Expires-In, " +
-		"Error-Code, Ignored-Fields, Link"}
+	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, Idempotent-Replayed, Idempotency-Mismatch, Customer-Email-Ignored, " +
+		"Session-Currency, Session-Expires-In, Error-Code, Ignored-Fields, Link"}
 )

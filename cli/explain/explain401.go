@@ -142,7 +142,7 @@ func (c *commands) explain(ctx context.Context, kube *cluster.Cluster, presented
 	default:
 		e.Accepted = true
 		e.Cause = "The API accepts the key from this address."
-		if may := principal.Permissions.List(); len(may) < len(v1alpha1.Permissions()) {
+		if may := principal.Permissions.List(); !slices.Equal(may, v1alpha1.ImpliedPermissions()) {
 			e.Cause += " Its permissions are: " + terminal.Join(may, ", ") + "; other requests get 403."
 		}
 	}

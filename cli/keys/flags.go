@@ -63,16 +63,16 @@ func (t *timeFlag) Set(text string) error {
 	return nil
 }
 
-// PermissionsFlag is the flag --permissions; nil: all.
+// PermissionsFlag is the flag --permissions; nil: those that a key has without words.
 type PermissionsFlag []v1alpha1.Permission
 
-// allPermissions is the value of the flag for all permissions, which also the spec says without words.
+// allPermissions is the value of the flag for what the spec says without words: all but refund.
 const allPermissions = "all"
 
 // Add adds the flag; without it a key may do what a till needs.
 func (f *PermissionsFlag) Add(cmd *cobra.Command) {
 	*f = v1alpha1.TillPermissions()
-	cmd.Flags().Var(f, "permissions", "what the key may do: some of "+terminal.Join(v1alpha1.Permissions(), ",")+"; or all")
+	cmd.Flags().Var(f, "permissions", "what the key may do: some of "+terminal.Join(v1alpha1.Permissions(), ",")+"; or all, which is all but refund")
 	_ = cmd.RegisterFlagCompletionFunc("permissions", cobra.FixedCompletions([]string{f.String(), allPermissions}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 }
 

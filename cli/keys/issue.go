@@ -92,7 +92,7 @@ func New(name, merchant, secret string, overlap time.Duration) *v1alpha1.ApiKey 
 		key.Spec.Delivery = &v1alpha1.Delivery{SecretName: secret}
 	}
 	if overlap != DefaultOverlap {
-		key.Spec.Rotation.OverlapSeconds = new(int32(overlap / time.Second)) //nolint:gosec // checkKey limits it to a year
+		key.Spec.Rotation.OverlapSeconds = new(int32(overlap / time.Second)) //nolint:gosec // its flag allows at most a year
 	}
 	return key
 }

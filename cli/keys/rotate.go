@@ -1,7 +1,10 @@
 package keys
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +25,7 @@ func (c *commands) rotateCommand() *cobra.Command {
 		Use:   "rotate NAME",
 		Short: "Replace the key of an ApiKey by a new one",
 		Long: "Change spec.rotation.trigger of an ApiKey, as a commit in Git would, and wait until the new key is delivered. The old key stays\n" +
-			"valid for the overlap. An ApiKey that Git manages is refused: change the trigger in Git.",
+			"valid for the overlap; --overlap is for this rotation alone. An ApiKey that Git manages is refused: change the trigger in Git.",
 		Example: "  kubectl merchant keys rotate acme-till-1 -n shops\n" +
 			"  kubectl merchant keys rotate acme-till-1 -n shops --trigger INC-4711 --overlap 0s --reveal",
 		Args:              terminal.Arguments("NAME"),
@@ -30,7 +33,7 @@ func (c *commands) rotateCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&trigger, "trigger", "", "new spec.rotation.trigger, such as a ticket number; empty: the time")
-	flags.DurationVar(&overlap, "overlap", 0, "new spec.rotation.overlapSeconds, such as 1h; 0s: the old key is refused at once (default: unchanged)")
+	flags.DurationVar(&overlap, "overlap", 0, "how long the old key stays valid after this rotation, such as 1h; 0s: it is refused at once (default: spec.rotation.overlapSeconds)")
 	write.Add(cmd, c.IOStreams)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		const longest = 256
@@ -57,14 +60,42 @@ func (c *commands) rotateCommand() *cobra.Command {
 		if _, err := livingMerchant(cmd.Context(), kube, key.Spec.MerchantRef.Name); err != nil {
 			return err
 		}
-		return write.change(cmd.Context(), kube, key, "rotated", func() {
+		former, generation := key.Spec.Rotation.OverlapSeconds, key.Generation
+		err = write.change(cmd.Context(), kube, key, "rotated", func() {
 			key.Spec.Rotation.Trigger = trigger
 			if cmd.Flags().Changed("overlap") {
 				key.Spec.Rotation.OverlapSeconds = new(int32(overlap / time.Second)) //nolint:gosec // at most a year
 			}
 		})
+		if cmd.Flags().Changed("overlap") && key.Generation != generation && !write.DryRun() {
+			return errors.Join(err, c.restoreOverlap(cmd.Context(), kube, key, former))
+		}
+		return err
 	}
 	return cmd
+}
+
+const restoreTimeout = 10 * time.Second
+
+// restoreOverlap gives an ApiKey the overlap back that it had before a rotation with another one. Before the operator
+// has rotated the key that would be the overlap of this rotation: then it stays, and a message says what to do.
+func (c *commands) restoreOverlap(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey, former *int32) error {
+	why, err := "The key is not rotated yet.", error(nil)
+	if key.Status.ObservedTrigger == key.Spec.Rotation.Trigger {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout) // also if a person has ended the command since
+		defer cancel()
+		if err = kube.ChangeKey(ctx, key, func() { key.Spec.Rotation.OverlapSeconds = former }); err == nil {
+			return nil
+		}
+		why, err = "The key is rotated.", fmt.Errorf("restore spec.rotation.overlapSeconds of ApiKey %s/%s: %w", key.Namespace, key.Name, err)
+	}
+	value := "null"
+	if former != nil {
+		value = strconv.Itoa(int(*former))
+	}
+	fmt.Fprintf(c.ErrOut, "%s The next rotation has the same overlap, unless you restore it after this one:\n"+
+		"  kubectl patch apikey %s -n %s --type=merge -p '{\"spec\":{\"rotation\":{\"overlapSeconds\":%s}}}'\n", why, key.Name, key.Namespace, value)
+	return err
 }
 
 // mayRotate refuses an ApiKey whose trigger does not rotate it.

@@ -1,6 +1,7 @@
 package merchants
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -26,6 +27,7 @@ func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) 
 	var (
 		spec     v1alpha1.MerchantSpec
 		currency string
+		zone     string
 		webhook  string
 		allow    blocksFlag
 		key      string
@@ -47,6 +49,7 @@ func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) 
 	flags := cmd.Flags()
 	flags.StringVar(&spec.DisplayName, "display-name", "", "name that payers see (required)")
 	flags.StringVar(&currency, "currency", "", "ISO 4217 code of the currency of its amounts; empty: USD")
+	flags.StringVar(&zone, "time-zone", "", "IANA name of the time zone in which its day begins, such as Europe/Berlin; empty: UTC")
 	flags.Var(&allow, "allow", "addresses and CIDR blocks from which its keys are accepted, comma-separated; empty: any address")
 	flags.StringVar(&webhook, "webhook", "", "https URL that receives its events; empty: none")
 	flags.StringVar(&key, "key", "", "name of the ApiKey; empty: the name of the merchant followed by -1")
@@ -57,7 +60,7 @@ func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) 
 		if spec.DisplayName == "" {
 			return terminal.Usage(terminal.SeeHelp(cmd), "--display-name is missing")
 		}
-		spec.Currency, spec.IPAllowlist = v1alpha1.Currency(currency), allow
+		spec.Currency, spec.TimeZone, spec.IPAllowlist = v1alpha1.Currency(currency), v1alpha1.TimeZone(zone), allow
 		if webhook != "" {
 			spec.Webhook = &v1alpha1.Webhook{URL: webhook}
 		}
@@ -134,10 +137,18 @@ func (c *commands) onboard(ctx context.Context, kube *cluster.Cluster, merchant 
 	}); err != nil {
 		return err
 	}
+	c.printNotes(merchant)
+	return write.Finish(ctx, kube, key)
+}
+
+// printNotes says what a person may not expect of a new merchant, or has to pass on.
+func (c *commands) printNotes(merchant *v1alpha1.Merchant) {
+	if merchant.Spec.TimeZone == "" {
+		fmt.Fprintln(c.ErrOut, "The merchant's day begins at midnight UTC. If the shop is elsewhere, set spec.timeZone: its daily totals and files go by that.")
+	}
 	if merchant.Spec.Webhook != nil {
 		fmt.Fprintf(c.ErrOut, "The signing secret of the webhook is in Secret %s, under the data key secret.\n", merchant.Status.WebhookSecretName)
 	}
-	return write.Finish(ctx, kube, key)
 }
 
 // mayKeep reports whether an object is there already, and nothing differs: an earlier run was interrupted.
@@ -187,12 +198,9 @@ func differences(want, have v1alpha1.MerchantSpec) (fields []string) {
 		return webhook.URL
 	}
 	sorted := func(blocks []v1alpha1.IPBlock) []v1alpha1.IPBlock { return slices.Sorted(slices.Values(blocks)) }
-	currency := want.Currency
-	if currency == "" {
-		currency = v1alpha1.DefaultCurrency
-	}
+	currency, zone := cmp.Or(want.Currency, v1alpha1.DefaultCurrency), cmp.Or(want.TimeZone, v1alpha1.DefaultTimeZone)
 	for field, same := range map[string]bool{
-		"displayName": want.DisplayName == have.DisplayName, "currency": currency == have.Currency,
+		"displayName": want.DisplayName == have.DisplayName, "currency": currency == have.Currency, "timeZone": zone == cmp.Or(have.TimeZone, v1alpha1.DefaultTimeZone),
 		"ipAllowlist": slices.Equal(sorted(want.IPAllowlist), sorted(have.IPAllowlist)), "webhook": url(want.Webhook) == url(have.Webhook),
 	} {
 		if !same {

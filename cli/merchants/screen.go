@@ -18,6 +18,8 @@ func (s merchantStatus) writeText(to io.Writer, now time.Time) error {
 	table := terminal.NewTable(to)
 	terminal.Row(table, "Merchant", fmt.Sprintf("%s/%s (%s), %s", s.Namespace, s.Name, s.DisplayName, cmp.Or(s.MerchantID, "no id yet")))
 	terminal.Row(table, "State", fmt.Sprintf("%s, %s", s.State, s.Ready))
+	terminal.Row(table, "Currency", string(s.Currency))
+	terminal.Row(table, "Time zone", string(s.TimeZone))
 	terminal.Row(table, "Allowlist", s.allowlist())
 	if s.Refused != nil {
 		for _, block := range s.Refused.Refused {

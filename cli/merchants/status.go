@@ -1,6 +1,7 @@
 package merchants
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -60,8 +61,11 @@ type merchantStatus struct {
 	DisplayName string                 `json:"displayName"`
 	State       v1alpha1.MerchantState `json:"state"`
 	Created     metav1.Time            `json:"created"`
-	Ready       Readiness              `json:"ready"`
-	Allowlist   []v1alpha1.IPBlock     `json:"allowlist"`
+	Currency    v1alpha1.Currency      `json:"currency"`
+	// TimeZone is in which the merchant's day begins.
+	TimeZone  v1alpha1.TimeZone  `json:"timeZone"`
+	Ready     Readiness          `json:"ready"`
+	Allowlist []v1alpha1.IPBlock `json:"allowlist"`
 	// AllowlistMode says whether the API refuses other addresses.
 	AllowlistMode v1alpha1.IPAllowlistMode `json:"allowlistMode"`
 	// Refused is what the allowlist has refused in the last day, or would have; absent: nothing.
@@ -152,7 +156,7 @@ func NewWebhook(merchant *v1alpha1.Merchant) *Webhook {
 func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) merchantStatus {
 	s := merchantStatus{
 		Namespace: merchant.Namespace, Name: merchant.Name, MerchantID: merchant.Status.MerchantID, DisplayName: merchant.Spec.DisplayName,
-		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Ready: newReadiness(merchant.Status.Conditions, v1alpha1.ReadyCondition),
+		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Currency: merchant.Spec.Currency, TimeZone: cmp.Or(merchant.Spec.TimeZone, v1alpha1.DefaultTimeZone), Ready: newReadiness(merchant.Status.Conditions, v1alpha1.ReadyCondition),
 		Allowlist: slices.Concat([]v1alpha1.IPBlock{}, merchant.Spec.IPAllowlist), AllowlistMode: merchant.Spec.IPAllowlistMode,
 		Refused: merchant.Status.Allowlist, Webhook: NewWebhook(merchant), Keys: make([]keyStatus, len(keys)),
 	}

@@ -1,6 +1,7 @@
 package payments
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
@@ -91,7 +93,7 @@ func withAdvice(err error) error {
 		return terminal.Hinted("The key is not of this API, or this machine is not on the allowlist: kubectl merchant explain-401 says which.", "%w", err)
 	case refused.code == permissionMissing:
 		return terminal.Hinted("Use a key that has it; kubectl merchant keys issue --permissions read,list makes one.", "%w", err)
-	case refused.status == http.StatusNotFound, refused.status == http.StatusMethodNotAllowed:
+	case refused.status == http.StatusNotFound, refused.status == http.StatusMethodNotAllowed, strings.HasPrefix(refused.message, "unknown parameter"):
 		return terminal.Hinted("Is --api-url the address of the API, and has it the version of this plugin?", "%w", err)
 	}
 	return err
@@ -125,13 +127,36 @@ const (
 	maxAnswer = 32 << 20
 )
 
-// get sends a request until it is answered, for as long as patience says, and decodes the answer. The error is an *apiError unless
-// there was no answer.
+// call is a request.
+type call struct {
+	method, path string
+	query        url.Values
+	// idempotencyKey and body are those of a POST.
+	idempotencyKey string
+	body           []byte
+}
+
+// get reads, and decodes the answer, as send does.
 func (a *api) get(ctx context.Context, path string, query url.Values, patience time.Duration, answer any) (http.Header, error) {
+	return a.send(ctx, call{method: http.MethodGet, path: path, query: query}, patience, answer)
+}
+
+// post writes, and decodes the answer, as send does: the API does what has the same idempotency key once.
+func (a *api) post(ctx context.Context, path, idempotencyKey string, body any, patience time.Duration, answer any) (http.Header, error) {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	return a.send(ctx, call{method: http.MethodPost, path: path, idempotencyKey: idempotencyKey, body: encoded}, patience, answer)
+}
+
+// send sends a request until it is answered, for as long as patience says, and decodes the answer. The error is an *apiError unless
+// there was no answer.
+func (a *api) send(ctx context.Context, c call, patience time.Duration, answer any) (http.Header, error) {
 	deadline := time.Now().Add(patience)
 	reported := ""
 	for pause := time.Second; ; pause = min(2*pause, maxPause) {
-		header, err := a.once(ctx, path, query, answer)
+		header, err := a.once(ctx, c, answer)
 		if err == nil {
 			if reported != "" {
 				a.notify("The API answers again.")
@@ -174,22 +199,25 @@ func (a *api) retry(ctx context.Context, err error, pause time.Duration) (wait t
 }
 
 // once sends a request.
-func (a *api) once(ctx context.Context, path string, query url.Values, answer any) (http.Header, error) {
+func (a *api) once(ctx context.Context, c call, answer any) (http.Header, error) {
 	limit := answerTime
-	if seconds, err := strconv.Atoi(query.Get("wait")); err == nil {
+	if seconds, err := strconv.Atoi(c.query.Get("wait")); err == nil {
 		limit += time.Duration(seconds) * time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	target := *a.base
-	target.Path += path
-	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	target.Path += c.path
+	target.RawQuery = c.query.Encode()
+	request, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+a.key)
 	request.Header.Set("User-Agent", cluster.FieldOwner)
+	if c.idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", c.idempotencyKey)
+	}
 	response, err := a.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("the API does not answer: %w", errors.Unwrap(err)) // without the URL, which has a cursor
@@ -199,7 +227,7 @@ func (a *api) once(ctx context.Context, path string, query url.Values, answer an
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of the API: %w", err)
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
 		return response.Header, newAPIError(response, text)
 	}
 	if err := json.Unmarshal(text, answer); err != nil {

@@ -1,5 +1,5 @@
-// Package payments shows the payments of a merchant and follows its events, as the API answers them to one of the merchant's keys: payments list, show
-// and export, and listen.
+// Package payments shows the payments of a merchant and follows its events, as the API answers them to one of the merchant's keys: payments list, show,
+// export and refund, and listen.
 package payments
 
 import (
@@ -26,10 +26,10 @@ func Command(access *cluster.Access, streams genericiooptions.IOStreams, now fun
 	c := &commands{streams, access, now}
 	cmd := &cobra.Command{
 		Use:   "payments",
-		Short: "List, show and export the payments of a day",
+		Short: "List, show, export and refund payments",
 		Args:  terminal.NeedCommand,
 		RunE:  commandline.PrintHelp,
 	}
-	cmd.AddCommand(c.listPaymentsCommand(), c.showPaymentCommand(), c.exportPaymentsCommand())
+	cmd.AddCommand(c.listPaymentsCommand(), c.showPaymentCommand(), c.exportPaymentsCommand(), c.refundCommand())
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/cluster"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -59,7 +60,7 @@ func ListenCommand(access *cluster.Access, streams genericiooptions.IOStreams, n
 		if err != nil {
 			return err
 		}
-		source.lists = true
+		source.also = v1alpha1.PermissionList
 		a, err := source.connect(cmd, c, args)
 		if err != nil {
 			return unlessInterrupted(cmd.Context(), err)
@@ -273,6 +274,9 @@ func describeEvent(body []byte, zone *time.Location) string {
 			Payment     *struct {
 				AmountCents int64 `json:"amountCents"`
 			} `json:"payment"`
+			Refund *struct {
+				AmountCents int64 `json:"amountCents"`
+			} `json:"refund"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &event); err != nil {
@@ -282,8 +286,11 @@ func describeEvent(body []byte, zone *time.Location) string {
 	words := []string{event.Timestamp.In(zone).Format(time.DateTime), fmt.Sprintf("%-24s", terminal.Printable(event.Type))}
 	if data.SessionID != "" {
 		amount := data.AmountCents
-		if data.Payment != nil {
+		switch {
+		case data.Payment != nil:
 			amount = data.Payment.AmountCents // what came in, and is to be refunded
+		case data.Refund != nil:
+			amount = data.Refund.AmountCents
 		}
 		words = append(words, strings.TrimSpace(session.FormatAmount(amount, data.Currency)+" "+terminal.Printable(data.Currency)))
 		if data.OrderRef != "" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -33,6 +34,9 @@ const sessionsPath = "/api/v1/sessions"
 
 const aboutPayments = "They come from the API, with a key of the merchant: from the Secret of an ApiKey, or with --key-stdin or --key-env without a cluster.\n" +
 	"A session belongs to the day on which it ended, on the clock of spec.timeZone of the Merchant. Sums are exact."
+
+const aboutMovements = "Rows of their own are payments that a session did not take, and refunds on the day on which they were confirmed. NET, below the sums, is\n" +
+	"what came in of a currency, less what went back. With --status there are only sessions."
 
 // dayFlags say which ended sessions.
 type dayFlags struct {
@@ -81,7 +85,7 @@ func (c *commands) listPaymentsCommand() *cobra.Command {
 		Use:   "list [MERCHANT]",
 		Short: "List the payments of a day with their sums, or those of an order",
 		Long: "List the sessions that ended on a day, the newest first, with sums by status and currency. With --order it lists the newest 20 of an\n" +
-			"order, pending ones too.\n\n" + aboutPayments,
+			"order, pending ones too.\n\n" + aboutMovements + "\n\n" + aboutPayments,
 		Example: "  kubectl merchant payments list acme-coffee -n shops\n" +
 			"  kubectl merchant payments list acme-coffee -n shops --day yesterday --status COMPLETED -o json\n" +
 			"  kubectl merchant payments list acme-coffee -n shops --order 1001\n" +
@@ -102,7 +106,9 @@ func (c *commands) listPaymentsCommand() *cobra.Command {
 		case order != "" && (changed("day") || changed("status")):
 			return terminal.Usage("Leave out --day and --status.", "--order finds the sessions of an order, of whatever day")
 		}
-		flags.source.lists = order == ""
+		if order == "" {
+			flags.source.also = v1alpha1.PermissionList
+		}
 		a, err := flags.connect(cmd, c, args)
 		if err != nil {
 			return err
@@ -119,10 +125,11 @@ func (c *commands) exportPaymentsCommand() *cobra.Command {
 	var flags dayFlags
 	cmd := &cobra.Command{
 		Use:   "export [MERCHANT]",
-		Short: "Export the payments of a day as CSV",
+		Short: "Export the payments and refunds of a day as CSV",
 		Long: "Export the sessions that ended on a day as CSV (RFC 4180, UTF-8, with a header), the newest first. Nothing is printed before all is\n" +
 			"read: the export is whole, or the exit code is 1 and there is none. If the day is not over yet, a warning says so.\n\n" +
-			"An apostrophe stands before text that a spreadsheet would take for a formula, and before text that begins with an apostrophe.\n\n" + aboutPayments,
+			"An apostrophe stands before what a spreadsheet would take for a formula in text, and before an apostrophe there.\n\n" +
+			aboutMovements + " The file has the columns and rows of the console's.\n\n" + aboutPayments,
 		Example: "  kubectl merchant payments export acme-coffee -n shops --day yesterday > yesterday.csv\n" +
 			"  kubectl merchant payments export acme-coffee -n shops --mode Test -o json\n" +
 			"  kubectl merchant payments export --key-env --day yesterday",
@@ -131,7 +138,7 @@ func (c *commands) exportPaymentsCommand() *cobra.Command {
 	}
 	flags.add(cmd, c, formatCSV)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		flags.source.lists = true
+		flags.source.also = v1alpha1.PermissionList
 		a, err := flags.connect(cmd, c, args)
 		if err != nil {
 			return err
@@ -151,10 +158,14 @@ type dayReport struct {
 	Over     bool               `json:"over"`
 	Sums     []payments.Sum     `json:"sums"`
 	Payments []payments.Payment `json:"payments"`
+	// Net and Movements are absent with --status.
+	Net       []payments.Net      `json:"net,omitzero"`
+	Movements []payments.Movement `json:"movements,omitzero"`
 
-	csv      bytes.Buffer
-	zone     *time.Location
-	sessions int // of the day, of which Payments may be some
+	csv   bytes.Buffer
+	zone  *time.Location
+	table []line // as many as the table may have
+	lines int    // of the day
 }
 
 // listDay prints a day. limit bounds the rows of the table; 0: it does not.
@@ -176,9 +187,9 @@ func (c *commands) listDay(ctx context.Context, a *api, flags *dayFlags, limit i
 	}
 	if flags.out.Format == formatCSV {
 		_, err := report.csv.WriteTo(c.Out)
-		return errors.Join(err, writeSums(c.ErrOut, report.Sums))
+		return errors.Join(err, report.writeSums(c.ErrOut))
 	}
-	if report.sessions == 0 && flags.out.Format == formatTable {
+	if report.lines == 0 && flags.out.Format == formatTable {
 		fmt.Fprintf(c.ErrOut, "No payments on %s.\n", day)
 	} else if err := flags.out.Write(c.Out, report, report.writeText); err != nil {
 		return err
@@ -194,44 +205,75 @@ func (c *commands) listDay(ctx context.Context, a *api, flags *dayFlags, limit i
 func (a *api) readDay(ctx context.Context, day payments.Day, status, format string, limit int) (*dayReport, error) {
 	from, to := day.Bounds()
 	report := &dayReport{Day: day.String(), TimeZone: a.zone.String(), From: from.UnixMilli(), To: to.UnixMilli(), Payments: []payments.Payment{}, zone: a.zone}
-	lines, err := payments.NewCSV(&report.csv, a.zone)
+	file, err := payments.NewCSV(&report.csv, a.zone)
 	if err != nil {
 		return nil, err
 	}
+	if status == "" {
+		report.Movements = []payments.Movement{}
+	}
 	var sums payments.Sums
-	report.Over, err = a.ended(ctx, from, to, status, func(payment payments.Payment) error {
-		payment.Key, payment.QRPayload = a.keyNames[payment.KeyID], ""
-		sums.Add(payment)
-		report.sessions++
-		if format == formatCSV {
-			return lines.Write(payment)
-		}
-		if limit == 0 || report.sessions <= limit {
-			report.Payments = append(report.Payments, payment)
+	report.Over, err = a.ended(ctx, from, to, status, func(l line) error {
+		l = l.named(a.keyNames)
+		l.addTo(&sums)
+		report.lines++
+		switch {
+		case format == formatCSV:
+			return l.writeTo(file)
+		case format == formatTable && (limit == 0 || report.lines <= limit):
+			report.table = append(report.table, l)
+		case format == formatTable:
+		case l.movement != nil:
+			report.Movements = append(report.Movements, *l.movement)
+		default:
+			report.Payments = append(report.Payments, *l.payment)
 		}
 		return nil
 	})
 	report.Sums = sums.Each()
-	return report, errors.Join(err, lines.Flush())
+	if status == "" {
+		report.Net = sums.Net()
+	}
+	return report, errors.Join(err, file.Flush())
 }
 
 // writeText writes the table of a day, and its sums.
 func (r *dayReport) writeText(to io.Writer) error {
-	if err := writePayments(to, r.Payments, r.zone); err != nil {
+	if err := writeLines(to, r.table, r.zone); err != nil {
 		return err
 	}
-	if left := r.sessions - len(r.Payments); left > 0 {
+	if left := r.lines - len(r.table); left > 0 {
 		fmt.Fprintf(to, "… and %d more; --limit 0 lists them\n", left)
 	}
 	fmt.Fprintln(to)
-	return writeSums(to, r.Sums)
+	return r.writeSums(to)
+}
+
+// writeSums writes the sums of the sessions, and the net sums of a day that has movements.
+func (r *dayReport) writeSums(to io.Writer) error {
+	table := terminal.NewTable(to)
+	for _, sum := range r.Sums {
+		terminal.Row(table, string(sum.Status), sum.Amount+" "+sum.Currency, terminal.Plural(sum.Sessions, "session"))
+	}
+	moved := slices.ContainsFunc(r.Net, func(net payments.Net) bool { return net.RefusedCents != 0 || net.RefundedCents != 0 })
+	for _, net := range r.Net {
+		if !moved {
+			break
+		}
+		amount := func(cents int64) string { return session.FormatAmount(cents, net.Currency) }
+		terminal.Row(table, "NET", net.Amount+" "+net.Currency,
+			"paid "+amount(net.PaidCents)+", refused "+amount(net.RefusedCents)+", refunded "+amount(net.RefundedCents))
+	}
+	return table.Flush()
 }
 
 // page is a page of sessions as the API answers it.
 type page struct {
 	Sessions []payments.Payment `json:"sessions"`
-	Cursor   string             `json:"cursor,omitempty"`
-	More     bool               `json:"more,omitempty"`
+	// Movements were recorded in the same part of the period in which Sessions ended.
+	Movements []payments.Movement `json:"movements,omitempty"`
+	Cursor    string              `json:"cursor,omitempty"`
+	More      bool                `json:"more,omitempty"`
 	// CompleteFrom is the time from which on the list is whole, in ms; 0: it is.
 	CompleteFrom int64 `json:"completeFrom,omitempty"`
 }
@@ -246,14 +288,16 @@ func (e *incompleteError) Error() string {
 	return "the API has only what ended since " + e.since.Format(time.DateTime) + "; older ends are deleted (--history and --history-entries of the API)"
 }
 
-// ended visits the sessions that ended in the time, the newest first: all of them, or there is an error. It is an *incompleteError after
-// all that are left. It reports whether the time was over, by the API's clock, before the first one was read.
-func (a *api) ended(ctx context.Context, from, to time.Time, status string, visit func(payments.Payment) error) (over bool, err error) {
+// ended visits the sessions that ended in the time and, unless a status is given, the movements that were recorded in it, the newest first: all of
+// them, or there is an error. It is an *incompleteError after all that are left. It reports whether the time was over, by the API's clock, before the first one was read.
+func (a *api) ended(ctx context.Context, from, to time.Time, status string, visit func(line) error) (over bool, err error) {
 	query := url.Values{
 		"endedFrom": {strconv.FormatInt(from.UnixMilli(), 10)}, "endedTo": {strconv.FormatInt(to.UnixMilli(), 10)}, "limit": {strconv.Itoa(pageLimit)},
 	}
 	if status != "" {
 		query.Set("status", status)
+	} else {
+		query.Set("movements", "true")
 	}
 	var incomplete error
 	for first := true; ; first = false {
@@ -265,10 +309,8 @@ func (a *api) ended(ctx context.Context, from, to time.Time, status string, visi
 		if date, err := http.ParseTime(header.Get("Date")); first && err == nil {
 			over = !date.Before(to)
 		}
-		for _, payment := range p.Sessions {
-			if err := visit(payment); err != nil {
-				return false, err
-			}
+		if err := p.visit(visit); err != nil {
+			return false, err
 		}
 		if p.CompleteFrom > from.UnixMilli() {
 			incomplete = &incompleteError{time.UnixMilli(p.CompleteFrom).In(a.zone)}
@@ -324,11 +366,11 @@ func (c *commands) listOrder(ctx context.Context, a *api, order string, out *ter
 		fmt.Fprintln(c.ErrOut, "Only the newest are listed.")
 	}
 	if out.Format == formatCSV {
-		lines, err := payments.NewCSV(c.Out, a.zone)
+		file, err := payments.NewCSV(c.Out, a.zone)
 		for _, payment := range found.Sessions {
-			err = errors.Join(err, lines.Write(payment))
+			err = errors.Join(err, file.Write(payment))
 		}
-		return errors.Join(err, lines.Flush())
+		return errors.Join(err, file.Flush())
 	}
 	report := orderReport{order, slices.Concat([]payments.Payment{}, found.Sessions), found.More}
 	return out.Write(c.Out, report, func(to io.Writer) error {
@@ -336,26 +378,8 @@ func (c *commands) listOrder(ctx context.Context, a *api, order string, out *ter
 			fmt.Fprintf(c.ErrOut, "No session has the orderRef %q.\n", order)
 			return nil
 		}
-		return writePayments(to, found.Sessions, a.zone)
+		return writeLines(to, found.lines(), a.zone)
 	})
-}
-
-func writePayments(to io.Writer, all []payments.Payment, zone *time.Location) error {
-	table := terminal.NewTable(to)
-	terminal.Row(table, "ENDED", "STATUS", "AMOUNT", "ORDER", "PAYMENT", "SESSION")
-	for _, payment := range all {
-		terminal.Row(table, shopTime(payment.Ended(), zone), string(payment.Status), payment.Amount()+" "+payment.Currency,
-			printableOrNone(payment.OrderRef), printableOrNone(payment.PaymentRef), payment.SessionID)
-	}
-	return table.Flush()
-}
-
-func writeSums(to io.Writer, sums []payments.Sum) error {
-	table := terminal.NewTable(to)
-	for _, sum := range sums {
-		terminal.Row(table, string(sum.Status), sum.Amount+" "+sum.Currency, terminal.Plural(sum.Sessions, "session"))
-	}
-	return table.Flush()
 }
 
 // shopTime is a time on the clock of the shop.
@@ -386,20 +410,17 @@ func (c *commands) showPaymentCommand() *cobra.Command {
 	source.add(cmd, c)
 	out := terminal.AddOutput(cmd, formatTable, terminal.FormatJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := session.ParseID(args[0])
+		id, err := parseSession(args[0])
 		if err != nil {
-			return terminal.Usage("It begins with ps_ and is in the answer of the API that created the session.", "%q is not the id of a session", args[0])
+			return err
 		}
 		a, err := source.connectToOwner(cmd, c, id)
 		if err != nil {
 			return err
 		}
 		var raw json.RawMessage
-		if _, err := a.get(cmd.Context(), sessionsPath+"/"+id.String(), nil, patience, &raw); err != nil {
-			if refused, ok := errors.AsType[*apiError](err); ok && refused.status == http.StatusNotFound {
-				return terminal.Hinted("A session is kept for days after its end; payments list --day has it for longer.", "%s has no session %s", a.merchant.Name, id)
-			}
-			return fmt.Errorf("read session %s: %w", id, err)
+		if err := a.readSession(cmd.Context(), id, &raw); err != nil {
+			return err
 		}
 		var payment payments.Payment
 		if err := json.Unmarshal(raw, &payment); err != nil {
@@ -409,6 +430,30 @@ func (c *commands) showPaymentCommand() *cobra.Command {
 		return out.Write(c.Out, raw, func(to io.Writer) error { return writePayment(to, payment, a.zone) })
 	}
 	return cmd
+}
+
+func parseSession(text string) (session.ID, error) {
+	id, err := session.ParseID(text)
+	if err != nil {
+		return id, terminal.Usage("It begins with ps_ and is in the answer of the API that created the session.", "%q is not the id of a session", text)
+	}
+	return id, nil
+}
+
+// readSession reads a session of the merchant.
+func (a *api) readSession(ctx context.Context, id session.ID, answer any) error {
+	_, err := a.get(ctx, sessionsPath+"/"+id.String(), nil, patience, answer)
+	if refused, ok := errors.AsType[*apiError](err); ok && refused.status == http.StatusNotFound {
+		return a.noSession(id)
+	}
+	if err != nil {
+		return fmt.Errorf("read session %s: %w", id, err)
+	}
+	return nil
+}
+
+func (a *api) noSession(id session.ID) error {
+	return terminal.Hinted("A session is kept for days after its end; payments list --day has it for longer.", "%s has no session %s", a.merchant.Name, id)
 }
 
 func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) error {
@@ -430,6 +475,14 @@ func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) e
 		{"Ended", shopTime(payment.Ended(), zone)},
 		{"Key", payment.Key},
 		{"Key id", payment.KeyID},
+	}
+	for _, request := range payment.RefundRequests {
+		line := session.FormatAmount(request.AmountCents, payment.Currency) + " " + payment.Currency + ", refund " + terminal.Printable(request.RefundID) +
+			", " + shopTime(request.Requested(), zone) + ": " + refundState(request, zone)
+		if request.Reason != "" {
+			line += "; " + terminal.Printable(request.Reason)
+		}
+		lines = append(lines, [2]string{"Asked for", line})
 	}
 	for _, part := range payment.Payments {
 		money := func(cents int64) string { return session.FormatAmount(cents, part.Currency) + " " + part.Currency }

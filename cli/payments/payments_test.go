@@ -26,8 +26,9 @@ type fakeLedger struct {
 	url string
 
 	mu      sync.Mutex
-	ended   []payments.Payment // the newest first
-	answers []http.HandlerFunc // of the next pages
+	ended   []payments.Payment  // the newest first
+	moved   []payments.Movement // all on the first page
+	answers []http.HandlerFunc  // of the next pages
 	reads   []url.Values
 	date    time.Time // of the API's clock; zero: now
 }
@@ -66,6 +67,9 @@ func (f *fakeLedger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	first, _ := strconv.Atoi(query.Get("cursor"))
 	last := min(first+size, len(f.ended))
 	answer := page{Sessions: f.ended[first:last]}
+	if first == 0 && query.Get("movements") == "true" {
+		answer.Movements = f.moved
+	}
 	if last < len(f.ended) {
 		answer.Cursor = strconv.Itoa(last)
 	}
@@ -100,11 +104,64 @@ func TestPaymentsExport(t *testing.T) {
 		t.Errorf("the last row is %v", rows[10])
 	}
 	// From midnight to midnight in Berlin, in milliseconds.
-	if query := f.reads[0]; query.Get("endedFrom") != "1795129200000" || query.Get("endedTo") != "1795215600000" || query.Has("status") {
+	if query := f.reads[0]; query.Get("endedFrom") != "1795129200000" || query.Get("endedTo") != "1795215600000" || query.Has("status") || query.Get("movements") != "true" {
 		t.Errorf("asked for %v", query)
 	}
 	if strings.Contains(got.problems, "is not over") {
 		t.Errorf("it says %s", got.problems)
+	}
+}
+
+// moved is a movement that was recorded so long before closing.
+func moved(kind payments.Kind, cents int64, currency string, before time.Duration) payments.Movement {
+	movement := payments.Movement{
+		Kind: kind, SessionID: "ps_abcdefgh2345T2xV9bLrYc8WdNe9999", OrderRef: "=1", PaymentRef: "card-9", AmountCents: cents, Currency: currency,
+		RecordedAt: closing.Add(-before).UnixMilli(), CreatedAt: closing.Add(-time.Hour).UnixMilli(),
+	}
+	if kind == payments.Refunded {
+		movement.RefundRef = "back-9"
+	}
+	return movement
+}
+
+// What else moved has rows between those of the sessions, and a net sum. A list of one status has neither.
+func TestPayments_Movements(t *testing.T) {
+	f := newFakeLedger(t, endedOn(closing, 2)...)
+	f.moved = []payments.Movement{
+		moved(payments.Refunded, 2500, "EUR", 0), moved(payments.Refused, 1250, "JPY", 500*time.Millisecond), moved(payments.Refunded, 1, "EUR", time.Minute),
+	}
+	const day = " --key-env --day 2026-11-20"
+	got := run(t, "payments export"+day).want(t, terminal.ExitDone, "COMPLETED   20.02 EUR   2 sessions", "NET         -4.99 EUR   paid 20.02, refused 0.00, refunded 25.01",
+		"NET         1250 JPY    paid 0, refused 1250, refunded 0")
+	rows, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, row := range rows[1:] {
+		lines = append(lines, strings.Join([]string{row[16], row[1], row[2], row[3], row[7], row[8], row[12], row[17], row[18]}, " "))
+	}
+	want := []string{
+		"refund  -2500 EUR '=1 card-9 2026-11-20 18:00:00 -25.00 back-9", "payment COMPLETED 1001 EUR 0 card-0 2026-11-20 18:00:00 10.01 ",
+		"refused  1250 JPY '=1 card-9 2026-11-20 17:59:59 1250 ", "payment COMPLETED 1001 EUR 1 card-1 2026-11-20 17:59:59 10.01 ",
+		"refund  -1 EUR '=1 card-9 2026-11-20 17:59:00 -0.01 back-9",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	run(t, "payments list --limit 3"+day).want(t, terminal.ExitDone, "2026-11-20 18:00:00   REFUND      -25.00 EUR   =1      card-9    ps_abcdefgh2345T2xV9bLrYc8WdNe9999",
+		"2026-11-20 17:59:59   REFUSED     1250 JPY", "… and 2 more", "NET ")
+	var report dayReport
+	text := run(t, "payments export -o json"+day).want(t, terminal.ExitDone).out
+	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Payments) != 2 || len(report.Movements) != 3 || len(report.Net) != 2 || report.Net[0].AmountCents != -499 {
+		t.Errorf("%+v: %v", report, err)
+	}
+	one := run(t, "payments export --status COMPLETED -o json"+day).want(t, terminal.ExitDone).out
+	if strings.Contains(one, "movements") || strings.Contains(one, `"net"`) {
+		t.Errorf("of one status: %s", one)
+	}
+	if query := f.reads[len(f.reads)-1]; query.Has("movements") {
+		t.Errorf("asked for %v", query)
 	}
 }
 
@@ -134,6 +191,8 @@ func TestPaymentsExport_WholeOrNotAtAll(t *testing.T) {
 		"a key that was rotated":  {[]http.HandlerFunc{nil, failing(http.StatusUnauthorized, `{"error":"missing or invalid API key"}`)}, false, "explain-401"},
 		"a cursor that is gone":   {[]http.HandlerFunc{nil, nil, failing(http.StatusConflict, `{"error":"the list changed"}`)}, false, "the list changed"},
 		"the same page for ever":  {[]http.HandlerFunc{nil, failing(http.StatusOK, `{"sessions":[],"cursor":"3"}`)}, false, "same cursor"},
+		"an older API":            {[]http.HandlerFunc{failing(http.StatusBadRequest, `{"error":"unknown parameter \"movements\""}`)}, false, "has it the version of this plugin"},
+		"a newer API":             {[]http.HandlerFunc{failing(http.StatusOK, `{"sessions":[],"movements":[{"kind":"charge\u001b[2Jback","amountCents":1}]}`)}, false, `unknown here: "charge\x1b[2Jback"`},
 		"older than what is kept": {[]http.HandlerFunc{failing(http.StatusGone, `{"error":"the day is not kept"}`)}, false, "the day is not kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,6 +267,10 @@ func TestPaymentsList_StatusAndEmptyDay(t *testing.T) {
 	if !strings.Contains(got.out, `"sums": [],`) || !strings.Contains(got.out, `"payments": []`) {
 		t.Errorf("got %s", got.out)
 	}
+	got = run(t, "payments list --key-env --day yesterday -o json").want(t, terminal.ExitDone)
+	if !strings.Contains(got.out, `"net": [],`) || !strings.Contains(got.out, `"movements": []`) {
+		t.Errorf("got %s", got.out)
+	}
 }
 
 // Tills keep half of the merchant's requests while a day is read.
@@ -224,7 +287,9 @@ func TestRestFor(t *testing.T) {
 func TestWritePayment_Refunds(t *testing.T) {
 	const body = `{"sessionId": "ps_1", "status": "COMPLETED", "amountCents": 1250, "currency": "EUR", "createdAt": 1795246260000, "endedAt": 1795246300000, "payments": [
 		{"paymentRef": "card-1", "amountCents": 1250, "currency": "EUR", "refused": false, "refundedCents": 500, "refunds": [{"refundRef": "back-1", "amountCents": 500, "refundedAt": 1795246400000}]},
-		{"paymentRef": "card-2", "amountCents": 1250, "currency": "EUR", "refused": true, "refundedCents": 0, "refunds": []}]}`
+		{"paymentRef": "card-2", "amountCents": 1250, "currency": "EUR", "refused": true, "refundedCents": 0, "refunds": []}],
+		"refundRequests": [{"refundId": "rf_1", "status": "REQUESTED", "amountCents": 200, "reason": "cold\u001b[2J", "requestedAt": 1795246400000},
+		{"refundId": "rf_2", "status": "REJECTED", "amountCents": 300, "requestedAt": 1795246400000, "decidedAt": 1795246460000, "rejectReason": "account closed\n"}]}`
 	var payment payments.Payment
 	if err := json.Unmarshal([]byte(body), &payment); err != nil {
 		t.Fatal(err)
@@ -234,8 +299,10 @@ func TestWritePayment_Refunds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"Refunded   5.00 EUR of payment card-1, refund back-1, 2026-11-21 07:33:20",
-		"Refused    12.50 EUR, payment card-2, to refund: 12.50 EUR",
+		"Refunded    5.00 EUR of payment card-1, refund back-1, 2026-11-21 07:33:20",
+		"Refused     12.50 EUR, payment card-2, to refund: 12.50 EUR",
+		"Asked for   2.00 EUR, refund rf_1, 2026-11-21 07:33:20: REQUESTED; cold\ufffd[2J\n",
+		"Asked for   3.00 EUR, refund rf_2, 2026-11-21 07:33:20: REJECTED 2026-11-21 07:34:20, account closed\ufffd\n",
 	} {
 		if !strings.Contains(text.String(), line) {
 			t.Errorf("no line %q in\n%s", line, text.String())

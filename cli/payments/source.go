@@ -27,24 +27,25 @@ type apiFlags struct {
 	apiKey           string
 	keyStdin, keyEnv bool
 	mode             keys.ModeFlag
-	// lists: the command also lists, for which the key needs that permission. It needs read in any case.
-	lists bool
+	// also is the permission that the key needs besides read; empty: none.
+	also v1alpha1.Permission
 }
 
 // needs are the permissions for what the command asks.
 func (f *apiFlags) needs() []v1alpha1.Permission {
-	if f.lists {
-		return []v1alpha1.Permission{v1alpha1.PermissionRead, v1alpha1.PermissionList}
+	if f.also != "" {
+		return []v1alpha1.Permission{v1alpha1.PermissionRead, f.also}
 	}
 	return []v1alpha1.Permission{v1alpha1.PermissionRead}
 }
 
 // missing are the permissions that the command needs and a key has not.
 func (f *apiFlags) missing(key *v1alpha1.ApiKey) []v1alpha1.Permission {
-	if key.Spec.Permissions == nil {
-		return nil
+	has := key.Spec.Permissions
+	if has == nil {
+		has = v1alpha1.ImpliedPermissions()
 	}
-	return slices.DeleteFunc(f.needs(), func(p v1alpha1.Permission) bool { return slices.Contains(key.Spec.Permissions, p) })
+	return slices.DeleteFunc(f.needs(), func(p v1alpha1.Permission) bool { return slices.Contains(has, p) })
 }
 
 func (f *apiFlags) add(cmd *cobra.Command, c *commands) {
@@ -189,7 +190,12 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster.Cluster, merchant *
 
 // issueHint says how to get a key for the command.
 func (f *apiFlags) issueHint(kube *cluster.Cluster, merchant *v1alpha1.Merchant) string {
-	return fmt.Sprintf("issue one: kubectl merchant keys issue %s-office --merchant %s --mode %s --permissions read,list -n %s", merchant.Name, merchant.Name, f.mode.String(), kube.Namespace)
+	name, permissions := "office", []v1alpha1.Permission{v1alpha1.PermissionRead, v1alpha1.PermissionList}
+	if f.also == v1alpha1.PermissionRefund {
+		name, permissions = "refunds", f.needs()
+	}
+	return fmt.Sprintf("issue one: kubectl merchant keys issue %s-%s --merchant %s --mode %s --permissions %s -n %s",
+		merchant.Name, name, merchant.Name, f.mode.String(), terminal.Join(permissions, ","), kube.Namespace)
 }
 
 func (f *apiFlags) baseURL() (*url.URL, error) {

@@ -147,10 +147,10 @@ func (c keyChange) expiry() []Effect {
 func (c keyChange) permissions() []Effect {
 	before, after := c.before.Spec.Permissions, c.after.Spec.Permissions
 	if before == nil {
-		before = v1alpha1.Permissions()
+		before = v1alpha1.ImpliedPermissions()
 	}
 	if after == nil {
-		after = v1alpha1.Permissions()
+		after = v1alpha1.ImpliedPermissions()
 	}
 	var lost, won []string
 	for _, permission := range v1alpha1.Permissions() {

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -10,20 +11,25 @@ import (
 	"unicode/utf8"
 )
 
-// escapingWriter escapes what a terminal would obey, or what would show a text otherwise than it is: control characters but for the end of a line and
-// tab, marks of the direction of writing, and other invisible characters. Whatever a tenant has put into a name, a message or an event, it
+// Writer escapes what a terminal would obey, or what would show a text otherwise than it is:
+// control characters but for the end of a line and tab, marks of the direction of writing, and
+// other invisible characters. Whatever a tenant has put into a name, a message or an event, it
 // reaches no terminal. An escape has the form of JSON, so JSON stays exact.
-type escapingWriter struct {
-	to io.Writer
+type Writer struct {
+	to  io.Writer
+	err error // of the first write that failed
 	// cut is the beginning of a character, or of a line's end, whose rest is in the next write.
 	cut []byte
 }
 
-// Escape returns a writer that escapes what a terminal would obey.
-func Escape(to io.Writer) io.Writer { return &escapingWriter{to: to} }
+// Escape returns a Writer that writes to another one.
+func Escape(to io.Writer) *Writer { return &Writer{to: to} }
+
+// Err is the error of the first write that failed, if one did, say because the disk is full.
+func (w *Writer) Err() error { return w.err }
 
 // Write escapes the text and writes it.
-func (w *escapingWriter) Write(text []byte) (int, error) {
+func (w *Writer) Write(text []byte) (int, error) {
 	all := slices.Concat(w.cut, text)
 	w.cut = nil
 	if last := lastStart(all); last < len(all) && (!utf8.FullRune(all[last:]) || all[last] == '\r') {
@@ -31,6 +37,7 @@ func (w *escapingWriter) Write(text []byte) (int, error) {
 		all = all[:last]
 	}
 	if _, err := w.to.Write([]byte(escape(string(all), "\n\t"))); err != nil {
+		w.err = cmp.Or(w.err, err)
 		return 0, err
 	}
 	return len(text), nil

@@ -21,7 +21,7 @@ func TestEscapingWriter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for size := 1; size <= len(text); size++ { // whatever a write cuts in two
 				var out strings.Builder
-				w := &escapingWriter{to: &out}
+				w := Escape(&out)
 				for rest := text; rest != ""; {
 					part := rest[:min(size, len(rest))]
 					if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
@@ -38,12 +38,12 @@ func TestEscapingWriter(t *testing.T) {
 	}
 	for name, text := range map[string]string{"lines and tabs": "a\tb\nc\n", "CSV": "a,b\r\n", "languages": "Käse, קפה, قهوة, ☕, 👩‍🍳, e\u0301", "a backslash": `C:\u001b`} {
 		var out strings.Builder
-		if _, err := io.WriteString(&escapingWriter{to: &out}, text); err != nil || out.String() != text {
+		if _, err := io.WriteString(Escape(&out), text); err != nil || out.String() != text {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
 		}
 	}
 	var out strings.Builder
-	_, _ = (&escapingWriter{to: &out}).Write([]byte("a\x9b2Jb\n"))
+	_, _ = Escape(&out).Write([]byte("a\x9b2Jb\n"))
 	if out.String() != `a\u009b2Jb`+"\n" {
 		t.Errorf("a byte that is no UTF-8: %q", out.String())
 	}
@@ -61,7 +61,7 @@ func TestOutput_Hostile(t *testing.T) {
 		} {
 			t.Run(name+"/"+format, func(t *testing.T) {
 				var out strings.Builder
-				if err := (&Output{Format: format}).Write(&escapingWriter{to: &out}, Named{text}, nil); err != nil {
+				if err := (&Output{Format: format}).Write(Escape(&out), Named{text}, nil); err != nil {
 					t.Fatal(err)
 				}
 				var back Named

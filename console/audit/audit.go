@@ -33,6 +33,7 @@ const (
 	ActionRotateSigning = "RotateWebhookSecret"
 	ActionResend        = "ResendDeadLetters"
 	ActionSendTest      = "SendTestEvent"
+	ActionRefund        = "RefundPayment"
 )
 
 // Results of an action.
@@ -44,7 +45,7 @@ const (
 func actions() []string {
 	return []string{
 		ActionIssue, ActionRotate, ActionDisable, ActionEnable, ActionDelete, ActionEditAllowlist, ActionEditWebhook, ActionResumeWebhook, ActionRotateSigning,
-		ActionResend, ActionSendTest,
+		ActionResend, ActionSendTest, ActionRefund,
 	}
 }
 
@@ -53,7 +54,7 @@ type Entry struct {
 	Viewer login.Person
 	Action string
 	Object client.Object
-	// ID is the id of the key or of the merchant.
+	// ID is the id of the key, of the merchant or of the refund.
 	ID string
 	// Generation is the generation of the key, or of the Merchant's spec, after the action.
 	Generation int64
@@ -99,7 +100,7 @@ func (r *Recorder) Record(ctx context.Context, e Entry) {
 		r.log.Warn("action failed", "action", e.Action, "user", e.Viewer.User, "namespace", e.Object.GetNamespace(), "name", e.Object.GetName(), "error", e.Err)
 		return
 	}
-	r.log.Info("action", "action", e.Action, "user", e.Viewer.User, "namespace", e.Object.GetNamespace(), "name", e.Object.GetName(), "generation", e.Generation)
+	r.log.Info("action", "action", e.Action, "id", e.ID, "user", e.Viewer.User, "namespace", e.Object.GetNamespace(), "name", e.Object.GetName(), "generation", e.Generation)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	kind := "Merchant"

@@ -46,8 +46,8 @@ func (h *Handler) readAcceptance(ctx context.Context, merchant *v1alpha1.Merchan
 const forceInterval = 200 * time.Millisecond
 
 // awaitForce waits until what the spec of a key wants is in force, or ForceTimeout. Where too many wait already, it does not.
-func (h *Handler) awaitForce(ctx context.Context, viewer login.Person, merchant, key types.UID, want string) {
-	end, err := h.Waits.Begin(viewer.User)
+func (h *Handler) awaitForce(ctx context.Context, viewer login.Person, merchant *v1alpha1.Merchant, key types.UID, want string) {
+	end, err := h.Waits.Begin(viewer.User, merchant.Namespace)
 	if err != nil {
 		return
 	}
@@ -55,7 +55,7 @@ func (h *Handler) awaitForce(ctx context.Context, viewer login.Person, merchant,
 	ctx, cancel := context.WithTimeout(ctx, h.ForceTimeout)
 	defer cancel()
 	for {
-		found, err := h.Issuer.Accepted(ctx, merchant, []types.UID{key})
+		found, err := h.Issuer.Accepted(ctx, merchant.UID, []types.UID{key})
 		if err == nil && found.KeyForce(key, want == WantsActive) == issuer.InForce {
 			return
 		}

@@ -29,6 +29,15 @@ func newAttempt(now time.Time, returnTo string) attempt {
 	return attempt{base64.RawURLEncoding.EncodeToString(secret), now, ownPath(returnTo)}
 }
 
+// cookie names the attempt's own cookie, so that tabs that sign in at the same time do not take it from each other.
+func (a attempt) cookie() string { return attemptCookie(a.state()) }
+
+// attemptCookie names the cookie of the attempt with this state, as a provider has sent it back.
+func attemptCookie(state string) string { return attemptPrefix + state[:min(len(state), 16)] }
+
+// attemptPrefix is what the names of the cookies of attempts begin with.
+const attemptPrefix = "console-sign-in-"
+
 func (a attempt) state() string    { return a.derive("state") }
 func (a attempt) nonce() string    { return a.derive("nonce") }
 func (a attempt) verifier() string { return a.derive("verifier") }

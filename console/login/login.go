@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,11 +84,12 @@ func (h *Handler) Current(r *http.Request) (Person, error) {
 	return h.logins.find(r.Context(), h.loginCookie(r))
 }
 
-// Names of cookies.
-const (
-	loginCookie   = "console-login"
-	attemptCookie = "console-sign-in"
-)
+func (h *Handler) isSignedIn(r *http.Request) bool {
+	_, err := h.Current(r)
+	return err == nil
+}
+
+const loginCookie = "console-login"
 
 // cookieName adds a prefix with which a browser takes the cookie from this host only, over TLS only, and for all paths.
 func (h *Handler) cookieName(name string) string {
@@ -124,15 +127,31 @@ func (h *Handler) SignIn(w http.ResponseWriter, r *http.Request) error {
 		h.signIns.WithLabelValues(resultUnavailable).Inc()
 		return err
 	}
-	h.setCookie(w, attemptCookie, a.encode(), attemptLifetime)
+	h.dropAttempts(w, r)
+	h.setCookie(w, a.cookie(), a.encode(), attemptLifetime)
 	http.Redirect(w, r, target, http.StatusSeeOther) //nolint:gosec // the provider's own address
 	return nil
 }
 
-// Callback ends a sign-in: the provider has sent the browser back with a code. Errors: ErrAttempt, ErrToken, ErrClaims, ErrProvider, those
-// of Redis.
+// maxAttempts is how many sign-ins a browser may have started. Their cookies come with each request.
+const maxAttempts = 8
+
+// dropAttempts makes room for one more attempt. A browser sends the oldest cookies first.
+func (h *Handler) dropAttempts(w http.ResponseWriter, r *http.Request) {
+	started := slices.DeleteFunc(r.Cookies(), func(c *http.Cookie) bool { return !strings.HasPrefix(c.Name, h.cookieName(attemptPrefix)) })
+	for _, old := range started[:max(0, len(started)-maxAttempts+1)] {
+		h.setCookie(w, strings.TrimPrefix(old.Name, h.cookieName("")), "", -time.Second)
+	}
+}
+
+// Callback ends a sign-in: the provider has sent the browser back with a code. A person who is signed in already
+// arrives too, without one. Errors: ErrAttempt, ErrToken, ErrClaims, ErrProvider, and Redis's.
 func (h *Handler) Callback(w http.ResponseWriter, r *http.Request) error {
 	a, p, err := h.complete(r)
+	if errors.Is(err, ErrAttempt) && h.isSignedIn(r) { // by another tab, or the page was loaded again
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return nil
+	}
 	if err != nil {
 		result := resultRefused
 		if errors.Is(err, ErrProvider) {
@@ -153,7 +172,7 @@ func (h *Handler) Callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h.setCookie(w, attemptCookie, "", -time.Second)
+	h.setCookie(w, a.cookie(), "", -time.Second)
 	h.setCookie(w, loginCookie, string(cookie), h.logins.lifetime)
 	h.signIns.WithLabelValues(resultDone).Inc()
 	h.log.Info("signed in", "user", p.User, "account", p.Account)
@@ -163,8 +182,8 @@ func (h *Handler) Callback(w http.ResponseWriter, r *http.Request) error {
 
 // complete returns the sign-in that the callback is for, and who has signed in.
 func (h *Handler) complete(r *http.Request) (attempt, Person, error) {
-	a, ok := decodeAttempt(h.cookie(r, attemptCookie), h.now())
 	query := r.URL.Query()
+	a, ok := decodeAttempt(h.cookie(r, attemptCookie(query.Get("state"))), h.now())
 	switch {
 	case !ok:
 		return a, Person{}, ErrAttempt

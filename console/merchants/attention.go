@@ -22,7 +22,7 @@ type attention struct {
 
 // attention returns what a shop owner should look at first, the most urgent first.
 func (p *merchantPage) attention(w web.Words) (all []attention, err error) {
-	for _, find := range []func(web.Words) ([]attention, error){p.merchantAttention, p.keyAttention, p.allowlistAttention, p.webhookAttention} {
+	for _, find := range []func(web.Words) ([]attention, error){p.merchantAttention, p.keyAttention, p.allowlistAttention, p.webhookAttention, p.refundAttention} {
 		found, err := find(w)
 		if err != nil {
 			return nil, err
@@ -126,4 +126,12 @@ func (p *merchantPage) webhookAttention(w web.Words) (all []attention, err error
 		all = append(all, p.offer(w.Count("attention.dead", p.Webhook.Dead), p.Rights.EditWebhook && p.Merchant.Spec.Webhook != nil, w.Text("attention.dead.action"), "/dead-letters/resend"))
 	}
 	return all, nil
+}
+
+func (p *merchantPage) refundAttention(w web.Words) ([]attention, error) {
+	if p.Refunds.Count == 0 {
+		return nil, nil
+	}
+	text := w.Count("attention.refund", p.Refunds.Count)
+	return []attention{p.offer(text, p.Rights.ViewPayments, w.Text("attention.refund.action"), "/payments/"+p.Refunds.Oldest.String())}, nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // What a shop owner reads first, and the one action that fixes it, if the viewer may do it.
@@ -47,6 +49,13 @@ func TestMerchantPage_Attention(t *testing.T) {
 			p.Merchant.Spec.Webhook, p.Webhook = &v1alpha1.Webhook{URL: "https://shop.example"}, health
 		}
 	}
+	oldest, err := session.ParseID("ps_abcdefgh2345T2xV9bLrYc8WdNeHq7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overdue := func(count int64) func(*merchantPage) {
+		return func(p *merchantPage) { p.Refunds = store.Overdue{Count: count, Oldest: oldest} }
+	}
 	failed := outbox.AttemptFailure{Time: hourAgo.Time, Reason: "ServerError", Answer: "503"}
 	for _, test := range []struct {
 		name         string
@@ -64,6 +73,8 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{"rejected once", endpoint(outbox.EndpointState{FailingSince: hourAgo.Time, PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Reason: "Rejected", Answer: "404"}}), "Your server answered 404: it rejects the event.", "See why: /m#attempts", true},
 		{"dead letter", endpoint(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1}), "An event was not delivered to your server.", "Send again: /m/dead-letters/resend", false},
 		{"dead letters", endpoint(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1200}), "1,200 events were not delivered to your server.", "Send again: /m/dead-letters/resend", false},
+		{"refund", overdue(1), "A refund has waited for more than a week.", "Show the oldest: /m/payments/" + oldest.String(), false},
+		{"refunds", overdue(12), "12 refunds have waited for more than a week.", "Show the oldest: /m/payments/" + oldest.String(), false},
 		{"blocked", refused(till), "12 requests with a good key were refused in the last day: their address in 203.0.113.0/24 is not on the allowlist.", "Allow this network: /m/allowlist?add=203.0.113.0%2F24", false},
 		{"blocked by a key's list", refused(v1alpha1.RefusedBlock{Block: "203.0.113.0/24", KeyID: "abcdefgh2345", Requests: 2, LastSeen: hourAgo}), "Requests from 203.0.113.0/24 were blocked in the last day: it is not on the own list of key abcdefgh2345.", "", false},
 		{"blocked twice", refused(till, till), "from 2 networks in the last day", "Look at them: /m#allowlist", true},

@@ -17,6 +17,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // Options configure a Handler. All but APIURL are required. The other rooms are what the page of a Merchant shows of them.
@@ -67,6 +68,7 @@ type Webhook interface {
 // Payments is the room of payments: a payments.Handler, which says what each method does.
 type Payments interface {
 	Today(ctx context.Context, merchant *v1alpha1.Merchant) (payments.DayTotals, error)
+	OverdueRefunds(ctx context.Context, merchant *v1alpha1.Merchant) (store.Overdue, error)
 	PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (template.HTML, error)
 }
 

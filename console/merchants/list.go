@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"html/template"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +26,8 @@ const (
 	PageSize = 50
 	// maxSorted bounds the Merchants among which those that need attention come first.
 	maxSorted = 2000
-	// parallelReads bounds what one page reads from Redis at once.
-	parallelReads = 16
+	// totalsTimeout is how long a page waits for what was paid today. What it does not get by then is left out.
+	totalsTimeout = time.Second
 )
 
 // merchantsPage is the list of Merchants that a person may see.
@@ -50,27 +52,33 @@ type merchantRow struct {
 	Paid template.HTML
 }
 
-// List shows the Merchants that a person may see.
-func (h *Handler) List(w http.ResponseWriter, r *http.Request, viewer login.Person) error {
-	known, err := h.Objects.KnownMerchants(r.Context())
+// List finds the Merchants that a person may see. It returns the namespaces of those on the page,
+// or an empty one if there are none, and what shows the page.
+func (h *Handler) List(r *http.Request, viewer login.Person) (namespaces []string, show func(http.ResponseWriter) error, err error) {
+	ctx := r.Context()
+	known, err := h.Objects.KnownMerchants(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	query := r.URL.Query()
-	seen, incomplete, err := h.Rights.Visible(r.Context(), viewer, matching(known, query.Get("q")))
+	seen, incomplete, err := h.Rights.Visible(ctx, viewer, matching(known, query.Get("q")))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if len(seen) == 1 && !incomplete && len(query) == 0 { // who has one shop goes straight in
-		http.Redirect(w, r, web.MerchantURL(seen[0]), http.StatusSeeOther)
-		return nil
+		address := web.MerchantURL(seen[0])
+		return []string{seen[0].Namespace}, func(w http.ResponseWriter) error {
+			http.Redirect(w, r, address, http.StatusSeeOther)
+			return nil
+		}, nil
 	}
 	page := merchantsPage{Query: query.Get("q"), Total: len(seen), Incomplete: incomplete}
-	if page.Merchants, err = h.merchantRows(r.Context(), seen); err != nil {
-		return err
+	rows, err := h.merchantRows(ctx, seen)
+	if err != nil {
+		return nil, nil, err
 	}
-	for i := range page.Merchants {
-		if len(page.Merchants[i].Troubles) > 0 {
+	for i := range rows {
+		if len(rows[i].Troubles) > 0 {
 			page.Troubled++
 		}
 	}
@@ -81,11 +89,35 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, viewer login.Pers
 	if page.Page < last {
 		page.Next = page.Page + 1
 	}
-	page.Merchants = page.Merchants[(page.Page-1)*PageSize : min(page.Page*PageSize, len(seen))]
-	if err := h.countToday(r.Context(), viewer, page.Merchants, page.Total); err != nil {
-		return err
+	page.Merchants = detached(rows[(page.Page-1)*PageSize : min(page.Page*PageSize, len(rows))])
+	return namespacesOf(page.Merchants), func(w http.ResponseWriter) error {
+		if err := h.countToday(ctx, viewer, page.Merchants, page.Total); err != nil {
+			return err
+		}
+		return h.Pages.Render(w, http.StatusOK, "merchants", web.View{Title: "Merchants", Viewer: &viewer, Data: page})
+	}, nil
+}
+
+// detached returns copies of the rows, which keep nothing of the list of all Merchants in memory.
+func detached(rows []merchantRow) []merchantRow {
+	copies := slices.Clone(rows)
+	for i := range copies {
+		merchant := *copies[i].Merchant
+		copies[i].Merchant = &merchant
 	}
-	return h.Pages.Render(w, http.StatusOK, "merchants", web.View{Title: "Merchants", Viewer: &viewer, Data: page})
+	return copies
+}
+
+// namespacesOf returns the namespaces of rows, each once; without rows the empty one.
+func namespacesOf(rows []merchantRow) []string {
+	if len(rows) == 0 {
+		return []string{""}
+	}
+	namespaces := map[string]bool{}
+	for i := range rows {
+		namespaces[rows[i].Namespace] = true
+	}
+	return slices.Sorted(maps.Keys(namespaces))
 }
 
 // merchantRows returns the rows in the order of the list: those that need attention first, else by name.
@@ -173,23 +205,34 @@ func (h *Handler) keyTroubles(ctx context.Context) (map[client.ObjectKey][]strin
 	return troubles, nil
 }
 
-// countToday counts what was paid today for those rows whose payments the person may see. total is how many Merchants they see.
+// countToday counts what was paid today for those rows whose payments the person may see, as far as
+// that is known in time. total is how many Merchants they see.
 func (h *Handler) countToday(ctx context.Context, viewer login.Person, rows []merchantRow, total int) error {
 	allowed, err := h.Rights.PaymentsVisible(ctx, viewer, shown(rows), total)
 	if err != nil {
 		return err
 	}
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.SetLimit(parallelReads)
+	ofTenant := map[string][]*merchantRow{}
 	for i := range rows {
 		if allowed[i] {
-			reads.Go(func() (err error) {
-				rows[i].Paid, err = h.Payments.PaidToday(ctx, rows[i].Merchant)
-				return err
-			})
+			ofTenant[rows[i].Namespace] = append(ofTenant[rows[i].Namespace], &rows[i])
 		}
 	}
-	return reads.Wait()
+	inTime, cancel := context.WithTimeout(ctx, totalsTimeout)
+	defer cancel()
+	reads, ctx := errgroup.WithContext(inTime)
+	for _, own := range ofTenant { // each has its own turn, and so waits for no other tenant's
+		reads.Go(func() (err error) {
+			for i := 0; i < len(own) && err == nil; i++ {
+				own[i].Paid, err = h.Payments.PaidToday(ctx, own[i].Merchant)
+			}
+			return err
+		})
+	}
+	if err := reads.Wait(); inTime.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // matching returns the Merchants whose name contains the text, by display name.

@@ -14,6 +14,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/console/webhook"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
+	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
 // merchantPage is one Merchant: what needs attention, what was paid today, and how it is connected.
@@ -24,9 +25,11 @@ type merchantPage struct {
 	Rights    rights.Rights
 	Manager   gitops.Manager
 	Attention []attention
-	Today     payments.DayTotals // with the right to see payments
-	Keys      keys.Rows
-	MoreKeys  int // that are not shown
+	Today     payments.DayTotals // with the right to see payments, as the next one
+	// Refunds are those that have waited for long.
+	Refunds  store.Overdue
+	Keys     keys.Rows
+	MoreKeys int // that are not shown
 	// Acceptance is what is in force of the Merchant and its keys.
 	Acceptance issuer.Acceptance
 	Allowlist  allowlist.Check
@@ -59,7 +62,10 @@ func (h *Handler) merchantPage(r *web.Request) (page merchantPage, err error) {
 		if page.Rights, err = h.Rights.Read(ctx, r.Viewer, merchant); err != nil || !page.Rights.ViewPayments {
 			return err
 		}
-		page.Today, err = h.Payments.Today(ctx, merchant)
+		if page.Today, err = h.Payments.Today(ctx, merchant); err != nil {
+			return err
+		}
+		page.Refunds, err = h.Payments.OverdueRefunds(ctx, merchant)
 		return err
 	})
 	reads.Go(func() (err error) {

@@ -35,11 +35,13 @@ type Client struct {
 	// Cache has the Merchants and ApiKeys of the watched namespaces, as strip keeps them. It is to be started.
 	Cache cache.Cache
 
-	keyReads chan struct{} // ApiKeys that are being read
+	keyReads *web.Inflight // ApiKeys that are being read
 }
 
 // maxKeyReads bounds the ApiKeys that all pages read at once.
 const maxKeyReads = 32
+
+var errTooManyKeyReads = fmt.Errorf("%w: too many ApiKeys are being read", ErrUnavailable)
 
 // Connect returns a Client of the Kubernetes API, with a cache of the namespaces' objects; without namespaces, of all.
 func Connect(cluster *rest.Config, namespaces []string) (*Client, error) {
@@ -58,7 +60,7 @@ func Connect(cluster *rest.Config, namespaces []string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a cache of Merchants: %w", err)
 	}
-	return &Client{Client: direct, Cache: cached, keyReads: make(chan struct{}, maxKeyReads)}, nil
+	return &Client{Client: direct, Cache: cached, keyReads: web.NewInflight(maxKeyReads, maxKeyReads, errTooManyKeyReads)}, nil
 }
 
 // ErrUnavailable means that the Kubernetes API did not answer.
@@ -97,12 +99,11 @@ func (c *Client) Read(ctx context.Context, key client.ObjectKey, into client.Obj
 
 // ReadKey returns an ApiKey of the Merchant. Errors: web.ErrNotFound, ErrUnavailable.
 func (c *Client) ReadKey(ctx context.Context, merchant *v1alpha1.Merchant, name string) (*v1alpha1.ApiKey, error) {
-	select {
-	case c.keyReads <- struct{}{}:
-		defer func() { <-c.keyReads }()
-	case <-ctx.Done():
-		return nil, Error("wait to read an ApiKey", ctx.Err())
+	end, err := c.keyReads.Await(ctx, merchant.Namespace, merchant.Namespace) // the bound of a person says nothing here
+	if err != nil {
+		return nil, err
 	}
+	defer end()
 	var key v1alpha1.ApiKey
 	if err := c.Read(ctx, client.ObjectKey{Namespace: merchant.Namespace, Name: name}, &key); err != nil {
 		return nil, err

@@ -14,10 +14,14 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
-// exportTimeout bounds the reading of a batch, and then the writing of it to a slow client.
-const exportTimeout = 20 * time.Second
+const (
+	// exportTimeout bounds the reading of a batch, and then the writing of it to a slow client.
+	exportTimeout = 20 * time.Second
+	// downloadTimeout bounds the whole: a client that reads slowly keeps a place.
+	downloadTimeout = 10 * time.Minute
+)
 
-// Export sends the ended payments of a day as they are read. A file that cannot be completed says so in its last line, and its
+// Export sends the ended payments, the refused ones and the refunds of a day as they are read. A file that cannot be completed says so in its last line, and its
 // connection is aborted, so that no browser takes it for a whole one.
 func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 	test, zone := r.URL.Query().Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
@@ -25,15 +29,14 @@ func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 	if err != nil {
 		return ErrNoDay
 	}
-	end, err := h.Downloads.Begin(r.Viewer.User)
+	end, err := h.Downloads.Begin(r.Viewer.User, r.Merchant.Namespace)
 	if err != nil {
 		return err
 	}
 	defer end()
-	account := newAccount(r.Merchant, test)
-	query := store.EndedQuery{Limit: store.MaxEnded}
+	query := store.EndedQuery{Limit: store.MaxEnded, Money: true}
 	query.From, query.To = day.Bounds()
-	batch, err := h.exportBatch(r.Context(), account, query)
+	batch, err := h.exportBatch(r, test, query)
 	if err != nil {
 		return err // nothing is sent yet, so it becomes a page
 	}
@@ -51,14 +54,13 @@ func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 	if err != nil {
 		return h.breakOff(w, err)
 	}
-	for connection := http.NewResponseController(w); ; {
-		if err := connection.SetWriteDeadline(time.Now().Add(exportTimeout)); err != nil {
+	for connection, begun := http.NewResponseController(w), time.Now(); ; {
+		left := min(exportTimeout, downloadTimeout-time.Since(begun))
+		if err := connection.SetWriteDeadline(time.Now().Add(left)); err != nil {
 			return h.breakOff(w, err)
 		}
 		for i := range batch.Sessions {
-			payment := payments.New(&batch.Sessions[i].Session)
-			payment.Key = names[payment.KeyID]
-			if err := file.Write(payment); err != nil {
+			if err := writeLine(file, &batch.Sessions[i], names); err != nil {
 				return h.breakOff(w, err)
 			}
 		}
@@ -68,18 +70,28 @@ func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 		if query.Before = batch.Next; query.Before == (feed.EntryID{}) {
 			return nil
 		}
-		if batch, err = h.exportBatch(r.Context(), account, query); err != nil {
+		if batch, err = h.exportBatch(r, test, query); err != nil {
 			return h.breakOff(w, err)
 		}
 	}
 }
 
-// exportBatch reads a part of a day. The whole download may take longer than a request: a slow client reads for minutes. Errors: ErrNotKept
-// and those of store.ReadEnded.
-func (h *Handler) exportBatch(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
+func writeLine(file *payments.CSV, line *store.EndedSession, keyNames map[string]string) error {
+	if movement, ok := payments.NewMovement(&line.Session, line.Refused, line.Refund, line.Entry.RecordedAt()); ok {
+		movement.Key = keyNames[movement.KeyID]
+		return file.WriteMovement(movement)
+	}
+	payment := payments.New(&line.Session)
+	payment.Key = keyNames[payment.KeyID]
+	return file.Write(payment)
+}
+
+// exportBatch reads a part of a day. The whole download may take longer than a request: a slow client reads for minutes. Its error is ErrNotKept or
+// one of readEnded's errors.
+func (h *Handler) exportBatch(r *web.Request, test bool, query store.EndedQuery) (store.EndedPage, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), exportTimeout)
 	defer cancel()
-	batch, err := h.Store.ReadEnded(ctx, account, query)
+	batch, err := h.readEnded(ctx, r.Merchant, test, query)
 	if err == nil && batch.Since.After(query.From) {
 		err = ErrNotKept
 	}

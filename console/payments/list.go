@@ -2,6 +2,7 @@ package payments
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html/template"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
+	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -27,6 +29,8 @@ const (
 	pageSize = 50
 	// countedReads bounds the reads for the totals of a day, each of store.MaxEnded entries.
 	countedReads = 5
+	// readsAtOnce is how many payments of a page are read at once for their refunds.
+	readsAtOnce = 16
 )
 
 // listPage is the list of a merchant's payments, live or of test mode.
@@ -127,6 +131,10 @@ type paymentRow struct {
 	Amount string
 	Status paymentStatus
 	At     template.HTML // when it ended; of a pending one, when it was created
+	// Refunded is how much went back, and Asked how much more the merchant asks for; empty: nothing.
+	Refunded, Asked string
+
+	session session.Session
 }
 
 // paymentStatus is a status in the words of a shop owner.
@@ -150,8 +158,30 @@ func (h *Handler) newPaymentRow(s *session.Session, zone *time.Location) payment
 	}
 	return paymentRow{
 		ID: s.ID.String(), Order: s.Charge.OrderRef, Amount: h.amounts.Format(s.Charge.AmountCents, s.Currency),
-		Status: paymentStatuses[s.Status], At: shopTime(at, zone, "2 Jan, 15:04"),
+		Status: paymentStatuses[s.Status], At: shopTime(at, zone, "2 Jan, 15:04"), session: *s,
 	}
+}
+
+// addRefunds fills in what went back of the payments of the rows, which the list does not know: it has them as they ended.
+func (h *Handler) addRefunds(ctx context.Context, rows []paymentRow) error {
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(readsAtOnce)
+	for i := range rows {
+		if rows[i].session.Status != session.Completed {
+			continue
+		}
+		reads.Go(func() error {
+			row := &rows[i]
+			story, err := h.Store.ReadStory(ctx, row.session.ID)
+			if errors.Is(err, store.ErrNotFound) || errors.Is(err, redis.ErrCorrupt) { // the page of the payment says so
+				return nil
+			}
+			row.Refunded = h.positive(session.SumRefunds(story.Refunds), row.session.Currency)
+			row.Asked = h.positive(story.AskedCents(), row.session.Currency)
+			return err
+		})
+	}
+	return reads.Wait()
 }
 
 // shopTime is a time on the clock of the shop; empty: there is none. No script replaces it by the viewer's own time: a day of payments is the shop's.
@@ -165,6 +195,28 @@ func shopTime(at time.Time, zone *time.Location, layout string) template.HTML {
 
 func newAccount(merchant *v1alpha1.Merchant, test bool) store.Account {
 	return store.Account{MerchantID: published.ID(merchant.UID), TestMode: test}
+}
+
+// inTurn reads payments in the turn of the Merchant's tenant, whose next read begins only after as long as this one took: a read may take Redis some
+// milliseconds, and a file, a total or the refunds of a page take many. So one tenant keeps Redis busy for half of the time at most. It also returns
+// ErrTooManyReads.
+func (h *Handler) inTurn(ctx context.Context, merchant *v1alpha1.Merchant, read func() error) error {
+	end, err := h.reads.Await(ctx, merchant.Namespace, merchant.Namespace)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	defer func() { time.AfterFunc(time.Since(began), end) }()
+	return read()
+}
+
+// readEnded is store.ReadEnded in the turn of the Merchant's tenant.
+func (h *Handler) readEnded(ctx context.Context, merchant *v1alpha1.Merchant, test bool, query store.EndedQuery) (page store.EndedPage, err error) {
+	err = h.inTurn(ctx, merchant, func() (err error) {
+		page, err = h.Store.ReadEnded(ctx, newAccount(merchant, test), query)
+		return err
+	})
+	return page, err
 }
 
 // List shows payments of a day and of those before, or of an order.
@@ -191,28 +243,12 @@ func (h *Handler) List(w http.ResponseWriter, r *web.Request) error {
 
 // fill reads what the page shows: payments of an order, or a page of the list, whose first one has the totals too.
 func (h *Handler) fill(ctx context.Context, page *listPage, before feed.EntryID, zone *time.Location) error {
-	account := newAccount(page.Merchant, page.Test)
 	if page.Order != "" {
-		found, err := h.Store.ReadOrderSessions(ctx, account, page.Order)
-		for i := range found.Sessions {
-			page.Rows = append(page.Rows, h.newPaymentRow(&found.Sessions[i], zone))
-		}
-		page.More = found.More
-		return err
+		return h.fillOrder(ctx, page, zone)
 	}
+	account := newAccount(page.Merchant, page.Test)
 	reads, ctx := errgroup.WithContext(ctx)
-	reads.Go(func() error {
-		found, err := h.Store.ReadEnded(ctx, account, store.EndedQuery{Before: before, Limit: pageSize})
-		for i := range found.Sessions {
-			row := h.newPaymentRow(&found.Sessions[i].Session, zone)
-			row.Entry = found.Sessions[i].Entry.String()
-			page.Rows = append(page.Rows, row)
-		}
-		if found.Next != (feed.EntryID{}) {
-			page.Older = found.Next.String()
-		}
-		return err
-	})
+	reads.Go(func() error { return h.fillRows(ctx, page, before, zone) })
 	if page.First {
 		yesterday, err := payments.ParseDay("yesterday", h.Pages.Now(), zone)
 		if err != nil {
@@ -225,7 +261,7 @@ func (h *Handler) fill(ctx context.Context, page *listPage, before feed.EntryID,
 				if h.closed.get(account, day, now) {
 					return nil
 				}
-				err := h.countDay(ctx, account, day, countedReads)
+				err := h.countDay(ctx, page.Merchant, page.Test, day, countedReads)
 				if err == nil {
 					h.closed.put(account, day, now)
 				}
@@ -236,15 +272,43 @@ func (h *Handler) fill(ctx context.Context, page *listPage, before feed.EntryID,
 	return reads.Wait()
 }
 
+func (h *Handler) fillOrder(ctx context.Context, page *listPage, zone *time.Location) error {
+	found, err := h.Store.ReadOrderSessions(ctx, newAccount(page.Merchant, page.Test), page.Order)
+	if err != nil {
+		return err
+	}
+	page.More = found.More
+	for i := range found.Sessions {
+		page.Rows = append(page.Rows, h.newPaymentRow(&found.Sessions[i], zone))
+	}
+	return h.inTurn(ctx, page.Merchant, func() error { return h.addRefunds(ctx, page.Rows) })
+}
+
+func (h *Handler) fillRows(ctx context.Context, page *listPage, before feed.EntryID, zone *time.Location) error {
+	found, err := h.readEnded(ctx, page.Merchant, page.Test, store.EndedQuery{Before: before, Limit: pageSize})
+	if err != nil {
+		return err
+	}
+	if found.Next != (feed.EntryID{}) {
+		page.Older = found.Next.String()
+	}
+	for i := range found.Sessions {
+		row := h.newPaymentRow(&found.Sessions[i].Session, zone)
+		row.Entry = found.Sessions[i].Entry.String()
+		page.Rows = append(page.Rows, row)
+	}
+	return h.inTurn(ctx, page.Merchant, func() error { return h.addRefunds(ctx, page.Rows) })
+}
+
 // Today adds up what was paid today, as far as a page of another subject needs it.
 func (h *Handler) Today(ctx context.Context, merchant *v1alpha1.Merchant) (DayTotals, error) {
 	today := DayTotals{Day: payments.DayAt(h.Pages.Now(), merchant.Spec.TimeZone.Location())}
-	err := h.countDay(ctx, newAccount(merchant, false), &today, 1) // the list counts on
+	err := h.countDay(ctx, merchant, false, &today, 1) // the list counts on
 	return today, err
 }
 
 // countDay adds up what was paid in a day, in at most so many reads. One more read tells whether there is more.
-func (h *Handler) countDay(ctx context.Context, account store.Account, totals *DayTotals, reads int) error {
+func (h *Handler) countDay(ctx context.Context, merchant *v1alpha1.Merchant, test bool, totals *DayTotals, reads int) error {
 	query := store.EndedQuery{Status: session.Completed, Limit: store.MaxEnded}
 	query.From, query.To = totals.Day.Bounds()
 	var paid int64
@@ -253,7 +317,7 @@ func (h *Handler) countDay(ctx context.Context, account store.Account, totals *D
 		if read == reads {
 			query.Limit = 1
 		}
-		found, err := h.Store.ReadEnded(ctx, account, query)
+		found, err := h.readEnded(ctx, merchant, test, query)
 		if err != nil {
 			return err
 		}
@@ -284,8 +348,10 @@ func (h *Handler) PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (t
 	const most = 100
 	query := store.EndedQuery{Status: session.Completed, Limit: most}
 	query.From, query.To = payments.DayAt(h.Pages.Now(), merchant.Spec.TimeZone.Location()).Bounds()
-	found, err := h.Store.ReadEnded(ctx, newAccount(merchant, false), query)
+	found, err := h.readEnded(ctx, merchant, false, query)
 	switch more := found.Next != (feed.EntryID{}); {
+	case errors.Is(err, ErrTooManyReads):
+		return "", nil
 	case err != nil:
 		return "", err
 	case more && len(found.Sessions) == 0: // among many that were not paid

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"slices"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -37,7 +38,9 @@ type paymentPage struct {
 	Ended       template.HTML // empty: it has not
 	PaidAt      template.HTML // as the rail says; empty: it did not
 	Refunded    string        // how much of the payment went back; empty: nothing
+	Asked       string        // how much more of it is asked for; empty: nothing
 	Refunds     []refund      // of the payment that settled it
+	MayRefund   bool          // something of it is left, and the viewer may ask for a refund
 	Refused     []refusedPayment
 	Owed        int // how many of these are still to be refunded
 	// Removed: the session is not kept any more, and what is shown is its end.
@@ -58,16 +61,45 @@ type refusedPayment struct {
 	Refunds  []refund
 }
 
-// refund is money that went back to the payer.
+// refund is money that went back to the payer, or that the merchant has asked for.
 type refund struct {
 	Amount    string
 	Reference string
-	At        template.HTML
+	// Status is what became of it.
+	Status paymentStatus
+	// At is when it went back, or was rejected; empty: it waits. AskedAt is when it was asked for; empty: it was not.
+	At, AskedAt template.HTML
+	Reason      string // why it was asked for; empty: not given
+	Rejected    string // why it was rejected, if the rail says
 }
 
-func (h *Handler) refunds(all []session.Refund, currency string, zone *time.Location) (refunds []refund) {
+var refundStatuses = map[session.RefundStatus]paymentStatus{
+	session.RefundRequested: {"status.refund.asked", ""},
+	session.RefundConfirmed: {"status.refund.done", "on"},
+	session.RefundRejected:  {"status.refund.rejected", "off"},
+}
+
+// refunds are of one payment, with what its merchant has asked for, the oldest first.
+func (h *Handler) refunds(all []session.Refund, requests []session.RefundRequest, currency string, zone *time.Location) (refunds []refund) {
+	for _, asked := range requests {
+		one := refund{
+			Amount: h.amounts.Format(asked.AmountCents, currency), Reference: asked.ID, Status: refundStatuses[asked.Status],
+			At: shopTime(asked.DecidedAt, zone, toTheSecond), AskedAt: shopTime(asked.RequestedAt, zone, toTheSecond),
+			Reason: asked.Reason, Rejected: asked.RejectReason,
+		}
+		if asked.RejectReason == session.AlreadyRefunded {
+			one.Rejected = h.Pages.Words.Text("refund.already")
+		}
+		refunds = append(refunds, one)
+	}
 	for _, one := range all {
-		refunds = append(refunds, refund{h.amounts.Format(one.AmountCents, currency), one.Ref, shopTime(one.At, zone, toTheSecond)})
+		if slices.ContainsFunc(requests, func(asked session.RefundRequest) bool { return asked.ID == one.Ref }) {
+			continue
+		}
+		refunds = append(refunds, refund{
+			Amount: h.amounts.Format(one.AmountCents, currency), Reference: one.Ref, Status: refundStatuses[session.RefundConfirmed],
+			At: shopTime(one.At, zone, toTheSecond),
+		})
 	}
 	return refunds
 }
@@ -89,9 +121,9 @@ var refusalReasons = map[session.Decision]string{
 
 // Show shows one payment.
 func (h *Handler) Show(w http.ResponseWriter, r *web.Request) error {
-	id, err := session.ParseID(r.PathValue("payment"))
-	if err != nil || id.MerchantID() != published.ID(r.Merchant.UID) {
-		return ErrNoPayment
+	id, err := paymentID(r)
+	if err != nil {
+		return err
 	}
 	story, err := h.Store.ReadStory(r.Context(), id)
 	removed := errors.Is(err, store.ErrNotFound)
@@ -106,6 +138,12 @@ func (h *Handler) Show(w http.ResponseWriter, r *web.Request) error {
 		return err
 	}
 	page.Removed = removed
+	if !removed && story.RefundableCents() > 0 {
+		page.MayRefund, err = h.Rights.May(r.Context(), rights.NewSubject(r.Viewer), rights.RefundPayments, r.Merchant.Namespace, r.Merchant.Name)
+		if err != nil {
+			return err
+		}
+	}
 	return h.Pages.Render(w, http.StatusOK, "payment", r.TitledView(page.Amount, page))
 }
 
@@ -150,12 +188,11 @@ func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 		}
 		page.Refused = append(page.Refused, refusedPayment{
 			Amount: h.amounts.Format(refused.AmountCents, refused.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
-			Returned: returned, Refunds: h.refunds(refused.Refunds, refused.Currency, zone),
+			Returned: returned, Refunds: h.refunds(refused.Refunds, nil, refused.Currency, zone),
 		})
 	}
-	if page.Refunds = h.refunds(story.Refunds, s.Currency, zone); len(page.Refunds) > 0 {
-		page.Refunded = h.amounts.Format(session.SumRefunds(story.Refunds), s.Currency)
-	}
+	page.Refunds = h.refunds(story.Refunds, story.Requests, s.Currency, zone)
+	page.Refunded, page.Asked = h.positive(session.SumRefunds(story.Refunds), s.Currency), h.positive(story.AskedCents(), s.Currency)
 	names, err := h.KeyNames(ctx, merchant)
 	page.Key = cmp.Or(names[s.KeyID], h.Pages.Words.Text("payment.key.deleted", s.KeyID))
 	return page, err
@@ -167,4 +204,12 @@ func (h *Handler) part(amount *int64, currency string) string {
 		return ""
 	}
 	return h.amounts.Format(*amount, currency)
+}
+
+// positive is an amount; empty: it is zero.
+func (h *Handler) positive(cents int64, currency string) string {
+	if cents == 0 {
+		return ""
+	}
+	return h.amounts.Format(cents, currency)
 }

@@ -4,6 +4,8 @@ package rights
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -17,12 +19,13 @@ import (
 
 // Verbs: what a person may do to a Merchant. All but get are custom verbs: nobody has them by accident.
 const (
-	Get           = "get"
-	ViewPayments  = "viewpayments"
-	IssueKeys     = "issuekeys"
-	RotateKeys    = "rotatekeys"
-	EditAllowlist = "editallowlist"
-	EditWebhook   = "editwebhook"
+	Get            = "get"
+	ViewPayments   = "viewpayments"
+	RefundPayments = "refundpayments"
+	IssueKeys      = "issuekeys"
+	RotateKeys     = "rotatekeys"
+	EditAllowlist  = "editallowlist"
+	EditWebhook    = "editwebhook"
 )
 
 // NewSubject returns the person as the Kubernetes API knows them. Everybody who has signed in is in system:authenticated.
@@ -91,16 +94,14 @@ func (v *Reviewer) Visible(ctx context.Context, p login.Person, all []*v1alpha1.
 		return all, false, err
 	}
 	namespaces := map[string]*atomic.Bool{}
-	var inOrder []string // so that each page of a person with too many reviews shows the same ones
 	for i := range all {
 		if namespaces[all[i].Namespace] == nil {
 			namespaces[all[i].Namespace] = new(atomic.Bool)
-			inOrder = append(inOrder, all[i].Namespace)
 		}
 	}
 	reviews, reviewing := errgroup.WithContext(ctx)
 	reviews.SetLimit(parallelReviews)
-	for _, namespace := range inOrder {
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) { // each page of a person with too many reviews shows the same ones
 		reviews.Go(func() error {
 			granted, err := sees(reviewing, namespace, "")
 			namespaces[namespace].Store(granted)
@@ -112,19 +113,19 @@ func (v *Reviewer) Visible(ctx context.Context, p login.Person, all []*v1alpha1.
 	}
 
 	allowed := make([]bool, len(all))
-	asked := 0
+	var single []int
+	for i := range all {
+		if allowed[i] = namespaces[all[i].Namespace].Load(); !allowed[i] {
+			single = append(single, i)
+		}
+	}
+	if len(single) > MaxSingleReviews {
+		unasked.Store(true)
+		single = inTurn(single, func(i int) string { return all[i].Namespace })[:MaxSingleReviews]
+	}
 	reviews, reviewing = errgroup.WithContext(ctx)
 	reviews.SetLimit(parallelReviews)
-	for i := range all {
-		if namespaces[all[i].Namespace].Load() {
-			allowed[i] = true
-			continue
-		}
-		if asked == MaxSingleReviews {
-			unasked.Store(true)
-			continue // Merchants of a namespace with the right may follow
-		}
-		asked++
+	for _, i := range single {
 		reviews.Go(func() (err error) {
 			allowed[i], err = sees(reviewing, all[i].Namespace, all[i].Name)
 			return err
@@ -139,6 +140,24 @@ func (v *Reviewer) Visible(ctx context.Context, p login.Person, all []*v1alpha1.
 		}
 	}
 	return seen, unasked.Load(), nil
+}
+
+// inTurn returns one Merchant of each namespace in turn, as long as it has some, in the order of the namespaces' names: a tenant with many Merchants, and
+// with names that come first, hides none of another tenant.
+func inTurn(merchants []int, namespaceOf func(int) string) []int {
+	of := map[string][]int{}
+	for _, i := range merchants {
+		of[namespaceOf(i)] = append(of[namespaceOf(i)], i)
+	}
+	namespaces, turns := slices.Sorted(maps.Keys(of)), make([]int, 0, len(merchants))
+	for turn := 0; len(turns) < len(merchants); turn++ {
+		for _, namespace := range namespaces {
+			if turn < len(of[namespace]) {
+				turns = append(turns, of[namespace][turn])
+			}
+		}
+	}
+	return turns
 }
 
 // PaymentsVisible reports for each Merchant of a list whether it shows what was paid. One review decides for a namespace; single Merchants

@@ -28,7 +28,7 @@ var families = regexp.MustCompile(`^(problem|force|weekday|month|time|time\.on|f
 // Every text that a page or the code names is in the catalogue, and none is there that nobody names.
 func TestWords_KnownAndUsed(t *testing.T) {
 	w, used := english(t), map[string]bool{}
-	named := regexp.MustCompile(`\b[tn] "([a-z]+\.[a-zA-Z.]+)"|\.(?:Text|HTML|Count)\("([a-z]+\.[a-zA-Z.]+)"|"((?:webhook|trouble|status|refused|attention)\.[a-z.]+)"`)
+	named := regexp.MustCompile(`\b[tn] "([a-z]+\.[a-zA-Z.]+)"|\.(?:Text|HTML|Count)\("([a-z]+\.[a-zA-Z.]+)"|"((?:webhook|trouble|status|refused|refund|attention)\.[a-z.]+)"`)
 	var sources []string
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".html") {

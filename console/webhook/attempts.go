@@ -10,7 +10,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/audit"
-	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
@@ -88,7 +87,7 @@ type testPage struct {
 
 // ShowTestEvent waits for the answer of the merchant's server, so that the page has it without a script.
 func (h *Handler) ShowTestEvent(w http.ResponseWriter, r *web.Request) error {
-	test, err := h.awaitAnswer(r.Context(), r.Viewer, published.ID(r.Merchant.UID))
+	test, err := h.awaitAnswer(r.Context(), r)
 	if err != nil {
 		return err
 	}
@@ -111,8 +110,9 @@ func (h *Handler) ShowTestEvent(w http.ResponseWriter, r *web.Request) error {
 
 // awaitAnswer waits for the answer to the last test event of a merchant. All who wait for one merchant's share the reads. Where too many wait
 // already it returns what is known now.
-func (h *Handler) awaitAnswer(ctx context.Context, viewer login.Person, merchantID string) (outbox.WebhookTest, error) {
-	end, err := h.Waits.Begin(viewer.User)
+func (h *Handler) awaitAnswer(ctx context.Context, r *web.Request) (outbox.WebhookTest, error) {
+	merchantID := published.ID(r.Merchant.UID)
+	end, err := h.Waits.Begin(r.Viewer.User, r.Merchant.Namespace)
 	if err != nil {
 		found, err := h.Outbox.Attempts(ctx, merchantID, h.Pages.Now())
 		return found.WebhookTest, err

@@ -88,7 +88,7 @@ type secretEdit struct {
 // editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
 // knows the nonce, so nobody can ask for the secret again: before the change, a request with another nonce finds out whether the API can show it.
 func (h *Handler) editAndShowSecret(w http.ResponseWriter, r *web.Request, wanted secretEdit) error {
-	end, err := h.Waits.Begin(r.Viewer.User)
+	end, err := h.Waits.Begin(r.Viewer.User, r.Merchant.Namespace)
 	if err != nil {
 		return err
 	}

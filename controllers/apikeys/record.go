@@ -115,13 +115,16 @@ func narrowed(record published.KeyRecord, spec v1alpha1.ApiKeySpec) ([]v1alpha1.
 	return shared(record.Permissions, spec.Permissions), allowlist.Narrower(record.IPAllowlist, spec.IPAllowlist)
 }
 
-// shared returns the permissions of both; nil: all. Without a shared one it is empty, which grants nothing.
+// shared returns the permissions of both; nil: the implied ones. Without a shared one it is empty, which grants nothing.
 func shared(permissions, others []v1alpha1.Permission) []v1alpha1.Permission {
-	switch {
-	case others == nil:
-		return permissions
-	case permissions == nil:
-		return others
+	if permissions == nil {
+		permissions, others = others, nil
+	}
+	if permissions == nil {
+		return nil
+	}
+	if others == nil {
+		others = v1alpha1.ImpliedPermissions()
 	}
 	both := []v1alpha1.Permission{}
 	for _, permission := range permissions {

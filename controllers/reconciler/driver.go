@@ -18,8 +18,8 @@ type Kind[O client.Object, F any] interface {
 	// first, and then the object itself: a write replaces the version that was read, so a process that is frozen in
 	// between publishes nothing of a spec that is older than what another operator has published meanwhile.
 	ReadPublished(ctx context.Context, from Source, object O) (F, error)
-	// Restriction returns the write that only restricts what is published, or takes back a restriction that nobody else understands; nil: none is
-	// due.
+	// Restriction returns the write that only restricts what is published; nil: none is due. Of a record of a newer version it writes the envelope alone,
+	// and there it also takes back what an operator of this version has restricted.
 	Restriction(facts F) func(context.Context) error
 	// ReportUnrestricted says that a restriction is not in force.
 	ReportUnrestricted(ctx context.Context, facts F, failure error) error

@@ -71,7 +71,7 @@ func New(options Options) (*Client, error) {
 		return nil, err
 	}
 	timeout := cmp.Or(options.Timeout, Timeout)
-	dialer, now := egress.NewDialer(guard, options.Resolver, timeout), options.Now
+	dialer, going, now := egress.NewDialer(guard, options.Resolver, timeout), newDials(), options.Now
 	if now == nil {
 		now = time.Now
 	}
@@ -80,16 +80,17 @@ func New(options Options) (*Client, error) {
 		guard:     guard,
 		timeout:   timeout,
 		now:       now,
-		connect:   func() *http.Transport { return newTransport(dialer, options.RootCAs, timeout) },
+		connect:   func() *http.Transport { return newTransport(dialer, going, options.RootCAs, timeout) },
 	}, nil
 }
 
-// connections returns the transport of an attempt. The one before it is closed when the last attempt on it has ended.
+// connections returns the transport of an attempt. The one before it keeps only what its last attempts use.
 func (c *Client) connections() *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.now(); c.transport == nil || now.Sub(c.since) >= maxConnectionAge {
 		if former := c.transport; former != nil {
+			former.CloseIdleConnections() // an endpoint decides how much memory each takes
 			time.AfterFunc(c.timeout, former.CloseIdleConnections)
 		}
 		c.transport, c.since = c.connect(), now
@@ -106,10 +107,10 @@ func (c *Client) Close() {
 	}
 }
 
-// newTransport's timeout is for a dial that continues after its attempt has ended; an attempt has its own context.
+// newTransport's timeout is for a dial that continues after its attempt has ended, as dials allow; an attempt has its own context.
 // Connections to one host have no limit: merchants share hosts, and events of one would wait for slow answers to
 // another's. The caller limits attempts instead.
-func newTransport(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration) *http.Transport {
+func newTransport(dialer *egress.Dialer, going *dials, roots *x509.CertPool, timeout time.Duration) *http.Transport {
 	// On an idle connection of HTTP/2 an endpoint can send frames without end, which the transport reads and answers. Over HTTP/1.1
 	// one byte ends an idle connection.
 	protocols := new(http.Protocols)
@@ -117,8 +118,8 @@ func newTransport(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Dura
 	return &http.Transport{
 		Protocols:              protocols,
 		Proxy:                  nil, // a proxy would resolve and dial where the guard cannot see it
-		DialContext:            dialContext(dialer),
-		DialTLSContext:         dialTLS(dialer, roots, timeout),
+		DialContext:            going.bound(dialContext(dialer)),
+		DialTLSContext:         going.bound(dialTLS(dialer, roots, timeout)),
 		DisableCompression:     true, // the answer is discarded, so it need not be small
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		MaxIdleConns:           maxIdle,
@@ -133,7 +134,10 @@ type dialError struct{ cause error }
 func (e *dialError) Error() string { return "dial: " + e.cause.Error() }
 func (e *dialError) Unwrap() error { return e.cause }
 
-func dialContext(dialer *egress.Dialer) func(context.Context, string, string) (net.Conn, error) {
+// dialFunc opens a connection.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+func dialContext(dialer *egress.Dialer) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		connection, err := dialer.DialContext(ctx, network, address)
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -17,12 +19,13 @@ import (
 // them, parsed, as long as the connection; and it tries a hundred signatures to find a chain. A few hundred kept connections would
 // take all memory, and a few handshakes a second all processors.
 const (
-	maxHandshakeBytes = 24 << 10
+	// maxHandshakeBytes has room for four certificates of 2 KiB and 250 names in the first of them.
+	maxHandshakeBytes = 16 << 10
 	// maxAnsweredBytes is what may arrive after a request: header, the part of the body that is read, and the rest of its record.
 	maxAnsweredBytes = maxHeaderBytes + maxAnswerBytes + 20<<10
 	maxCertificates  = 10 // of well-known chains the longest have five
-	// maxURIs and maxParts are of all certificates together. A URI of two bytes takes 140 once it is parsed, another part at most a tenth of that.
-	maxURIs, maxParts = 20, 1500
+	// maxParsedBytes is what all certificates of a connection may take once they are parsed, besides their own bytes and a fixed part of each.
+	maxParsedBytes = 16 << 10
 	// maxRSABits and maxRSAExponent are of the keys of issuers.
 	maxRSABits, maxRSAExponent = 4096, 1<<16 + 1
 )
@@ -33,7 +36,7 @@ var (
 )
 
 // dialTLS returns what opens connections over TLS, within the timeout.
-func dialTLS(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
+func dialTLS(dialer *egress.Dialer, roots *x509.CertPool, timeout time.Duration) dialFunc {
 	dial := dialContext(dialer)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
@@ -68,10 +71,10 @@ func verify(certificates []*x509.Certificate, host string, roots *x509.CertPool)
 	if len(certificates) > maxCertificates {
 		return errCertificates
 	}
-	uris, all := 0, 0
+	parsed := 0
 	intermediates, subjects := x509.NewCertPool(), map[string]bool{}
 	for i, certificate := range certificates {
-		uris, all = uris+len(certificate.URIs), all+parts(certificate)
+		parsed += parsedBytes(certificate)
 		if i == 0 || subjects[string(certificate.RawSubject)] {
 			continue
 		}
@@ -81,21 +84,38 @@ func verify(certificates []*x509.Certificate, host string, roots *x509.CertPool)
 		subjects[string(certificate.RawSubject)] = true
 		intermediates.AddCert(certificate)
 	}
-	if uris > maxURIs || all > maxParts {
+	if parsed > maxParsedBytes {
 		return errCertificates
 	}
 	_, err := certificates[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: intermediates})
 	return err
 }
 
-// parts counts what a certificate has any number of.
-func parts(c *x509.Certificate) int {
-	return len(c.Subject.Names) + len(c.Issuer.Names) + len(c.Extensions) +
-		len(c.DNSNames) + len(c.EmailAddresses) + len(c.IPAddresses) +
-		len(c.ExtKeyUsage) + len(c.UnknownExtKeyUsage) + len(c.Policies) + len(c.PolicyIdentifiers) + len(c.PolicyMappings) +
-		len(c.OCSPServer) + len(c.IssuingCertificateURL) + len(c.CRLDistributionPoints) +
-		len(c.PermittedDNSDomains) + len(c.ExcludedDNSDomains) + len(c.PermittedIPRanges) + len(c.ExcludedIPRanges) +
-		len(c.PermittedEmailAddresses) + len(c.ExcludedEmailAddresses) + len(c.PermittedURIDomains) + len(c.ExcludedURIDomains)
+// parsedBytes estimates what the lists of a parsed certificate take. An object identifier is the dearest: each of its bytes becomes an int.
+func parsedBytes(c *x509.Certificate) int {
+	const (
+		text, address, block, uri, usage, policy, mapping = 24, 40, 100, 140, 8, 24, 48
+		attribute, extension, identifier, arc             = 80, 56, 24, 8
+	)
+	bytes := text*(len(c.DNSNames)+len(c.EmailAddresses)+len(c.OCSPServer)+len(c.IssuingCertificateURL)+len(c.CRLDistributionPoints)+
+		len(c.PermittedDNSDomains)+len(c.ExcludedDNSDomains)+len(c.PermittedEmailAddresses)+len(c.ExcludedEmailAddresses)+
+		len(c.PermittedURIDomains)+len(c.ExcludedURIDomains)) +
+		address*len(c.IPAddresses) + block*(len(c.PermittedIPRanges)+len(c.ExcludedIPRanges)) +
+		uri*len(c.URIs) + usage*len(c.ExtKeyUsage) + policy*len(c.Policies) + mapping*len(c.PolicyMappings)
+	for _, names := range [][]pkix.AttributeTypeAndValue{c.Subject.Names, c.Issuer.Names} {
+		for _, name := range names {
+			bytes += attribute + arc*len(name.Type)
+		}
+	}
+	for _, one := range c.Extensions {
+		bytes += extension + arc*len(one.Id)
+	}
+	for _, identifiers := range [][]asn1.ObjectIdentifier{c.UnknownExtKeyUsage, c.PolicyIdentifiers, c.UnhandledCriticalExtensions} {
+		for _, one := range identifiers {
+			bytes += identifier + arc*len(one)
+		}
+	}
+	return bytes
 }
 
 // boundedConn bounds what is read.

@@ -84,29 +84,41 @@ func TestSend_Handshake(t *testing.T) {
 	}
 	good := endpoint(func(*x509.Certificate) {})
 	other := func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"shop.example"} }
+	names := func(count int) *x509.Certificate {
+		return endpoint(func(c *x509.Certificate) {
+			for n := range count {
+				c.DNSNames = append(c.DNSNames, fmt.Sprintf("the-shop-with-number-%d.example", n))
+			}
+		})
+	}
 	for name, test := range map[string]struct {
 		leaf  *x509.Certificate
 		more  int // further certificates
 		bytes int // of each
 		want  string
 	}{
-		"the names of a large host": {
-			endpoint(func(c *x509.Certificate) {
-				for n := range 250 {
-					c.DNSNames = append(c.DNSNames, fmt.Sprintf("shop-%d.example", n))
-				}
-			}), 0, 0, "delivered",
-		},
+		"the names of a large host": {names(250), 0, 0, "delivered"},
+		"a large host with a chain": {names(100), 3, 1700, "delivered"},
 		"a certificate of URIs": {
-			endpoint(func(c *x509.Certificate) { c.URIs = slices.Repeat([]*url.URL{{}}, 21) }), 0, 0, "tls",
+			endpoint(func(c *x509.Certificate) { c.URIs = slices.Repeat([]*url.URL{{}}, 120) }), 0, 0, "tls",
 		},
 		"a certificate of names": {
-			endpoint(func(c *x509.Certificate) { c.EmailAddresses = slices.Repeat([]string{"a"}, 1500) }), 0, 0, "tls",
+			endpoint(func(c *x509.Certificate) { c.EmailAddresses = slices.Repeat([]string{"a"}, 700) }), 0, 0, "tls",
+		},
+		"a certificate of numbers": {
+			endpoint(func(c *x509.Certificate) {
+				c.ExtraExtensions = []pkix.Extension{{Id: slices.Repeat([]int{1}, 2100), Value: []byte{5, 0}}}
+			}), 0, 0, "tls",
+		},
+		"a certificate of short names": {
+			endpoint(func(c *x509.Certificate) {
+				c.Subject.ExtraNames = slices.Repeat([]pkix.AttributeTypeAndValue{{Type: []int{1, 2}, Value: "a"}}, 180)
+			}), 0, 0, "tls",
 		},
 		"a good one":               {good, 0, 0, "delivered"},
 		"a long chain":             {good, 9, 1000, "delivered"},
 		"too many certificates":    {good, 10, 0, "tls"},
-		"certificates too large":   {good, 1, 24 << 10, "tls"},
+		"certificates too large":   {good, 1, 16 << 10, "tls"},
 		"the most that TLS allows": {good, 1, 250_000, "tls"},
 		"expired":                  {endpoint(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), 0, 0, "tls"},
 		"of another host":          {endpoint(other), 0, 0, "tls"},

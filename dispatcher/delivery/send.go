@@ -61,7 +61,7 @@ func (c *Client) Send(ctx context.Context, request Request) Result {
 	defer cancel()
 
 	var connected, withdrawn atomic.Bool
-	traced := httptrace.WithClientTrace(attempt, &httptrace.ClientTrace{
+	traced := httptrace.WithClientTrace(context.WithValue(attempt, attemptKey{}, attempt), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			connected.Store(true)
 			if request.Ready != nil && !request.Ready() {

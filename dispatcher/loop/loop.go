@@ -77,8 +77,8 @@ func (s Signal) Set() {
 // recordPause is the time until a result that Redis did not take is written again.
 const recordPause = 250 * time.Millisecond
 
-// UntilRecorded writes the result of leased work until Redis takes it, the lease ends by the clock now, or ctx does. write is not aborted. The
-// error is that of the last write.
+// UntilRecorded writes the result of leased work until Redis takes it, the lease ends by the clock now, or ctx does. write is not aborted. It returns
+// the error of the last write.
 func UntilRecorded(ctx context.Context, now func() time.Time, leaseEnd time.Time, write func(context.Context) error) error {
 	for {
 		err := write(context.WithoutCancel(ctx))

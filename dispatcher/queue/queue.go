@@ -326,6 +326,11 @@ func (q *Queues) next() *accountQueue {
 	return next.ready[0]
 }
 
+// inFlightPerFree is how many attempts a namespace may have in progress for each place that it
+// leaves free: alone it has about seven places of ten, and another one has several attempts of each
+// endpoint at once, although all endpoints of the first hang.
+const inFlightPerFree = 3
+
 // mayTake reports whether there is a free place for an attempt that is not kept for others.
 func (q *Queues) mayTake(owner *tenant, queue *accountQueue) bool {
 	free := q.limits.MaxInFlight - q.inFlight
@@ -335,7 +340,7 @@ func (q *Queues) mayTake(owner *tenant, queue *accountQueue) bool {
 	if queue.inFlight > 0 {
 		free -= q.limits.kept()
 	}
-	return free > 0
+	return owner.inFlight < inFlightPerFree*free
 }
 
 // count counts attempts in progress.

@@ -295,7 +295,6 @@ func TestQueueLimits_Room(t *testing.T) {
 // namespace or of another.
 func TestTake_SlowEndpoints(t *testing.T) {
 	f := newQueueFixture(Limits{Concurrency: 8, MaxInFlight: 64, JobsPerAttempt: 16})
-	const kept = 64 / 16
 	slow := func(i int) string { return fmt.Sprintf("slow/%c", 'a'+i) }
 	for i := range 16 {
 		f.queue(f.newJob(slow(i), 0)).breaker.successes = 7
@@ -305,29 +304,58 @@ func TestTake_SlowEndpoints(t *testing.T) {
 			f.offerJob(slow(i), n)
 		}
 	}
-	f.awaitInFlight(t, 64-2*kept) // the rest is for endpoints and namespaces that have none in progress
-	for i := range kept + 3 {
+	const ofSlow, ofQuick, ofOthers = 42, 3, 64 - 42 - 3 // the rest is for endpoints and namespaces that have none in progress
+	f.awaitInFlight(t, ofSlow)
+	for i := range ofQuick + 4 {
 		f.offerJob(fmt.Sprintf("slow/quick%d-", i), 0)
 	}
-	f.awaitInFlight(t, 64-kept)
-	for i := range kept + 2 {
+	f.awaitInFlight(t, ofSlow+ofQuick)
+	for i := range ofOthers + 2 {
 		f.offerJob(fmt.Sprintf("other%d/quick-", i), 0)
 	}
 	f.awaitInFlight(t, 64)
 
 	// The next places go to those who have the fewest in progress: namespaces first, then endpoints.
-	for i, want := range []string{"other4/quick-0", "other5/quick-0"} {
+	for i := range 2 {
 		f.answer(slow(i) + "0") <- attempt.Succeeded
+		want := fmt.Sprintf("other%d/quick-0", ofOthers+i)
 		dispatchertest.Eventually(t, want+" has the place", func() bool { return slices.Contains(f.seen(&f.started), want) })
 	}
-	for i := range kept + 3 {
-		f.answer(slow(2+i) + "0") <- attempt.Succeeded
+	for i := 2; i < 16; i++ {
+		f.answer(slow(i) + "0") <- attempt.Succeeded
+		f.answer(slow(i) + "1") <- attempt.Succeeded
 	}
-	for i := range kept + 3 {
+	for i := range ofQuick + 4 {
 		want := fmt.Sprintf("slow/quick%d-0", i)
 		dispatchertest.Eventually(t, want+" has a place", func() bool { return slices.Contains(f.seen(&f.started), want) })
 	}
-	f.awaitInFlight(t, 64-kept)
+	f.finishAll(t)
+}
+
+// All 500 endpoints of a namespace hang. The endpoints of another namespace have their attempts all
+// the same, several of each at once.
+func TestTake_HangingNamespace(t *testing.T) {
+	f := newQueueFixture(Limits{Concurrency: 8, MaxInFlight: 512, JobsPerAttempt: 16})
+	for i := range 500 {
+		f.offerJob(fmt.Sprintf("hanging/%03d-", i), 0)
+	}
+	const proven = "victim/proven-"
+	f.queue(f.newJob(proven, 0)).breaker.successes = 7
+	for n := range 8 {
+		f.offerJob(proven, n)
+	}
+	for i := range 8 {
+		f.offerJob(fmt.Sprintf("victim/new%d-", i), 0)
+	}
+	dispatchertest.Eventually(t, "all attempts of the other namespace have started", func() bool {
+		victims := 0
+		for _, id := range f.seen(&f.started) {
+			if strings.HasPrefix(id, "victim/") {
+				victims++
+			}
+		}
+		return victims == 16
+	})
 	f.finishAll(t)
 }
 
@@ -350,29 +378,35 @@ func (f *queueFixture) finishAll(t *testing.T) {
 	}
 }
 
-// A namespace alone has all places but those that are kept. While another one waits, it gets no more until they have equally many.
+// A namespace alone leaves some places free. While another one waits, it gets no more until they have equally many.
 func TestTake_NamespacesShare(t *testing.T) {
-	f := newQueueFixture(Limits{Concurrency: 1, MaxInFlight: 8, JobsPerAttempt: 16})
-	for i := range 20 {
+	f := newQueueFixture(Limits{Concurrency: 1, MaxInFlight: 16, JobsPerAttempt: 16})
+	awaitStarted := func(want int) {
+		t.Helper()
+		dispatchertest.Eventually(t, fmt.Sprintf("%d attempts have started", want), func() bool { return len(f.seen(&f.started)) == want })
+	}
+	for i := range 40 {
 		f.offerJob(fmt.Sprintf("big/%02d-", i), 0)
 	}
-	dispatchertest.Eventually(t, "it has all places", func() bool { return len(f.seen(&f.started)) == 8 })
-	for i := range 6 {
+	const alone, beside, shared = 12, 3, 13
+	awaitStarted(alone)
+	for i := range 12 {
 		f.offerJob(fmt.Sprintf("small/%02d-", i), 0)
 	}
-	for _, id := range f.seen(&f.started)[:8] {
+	awaitStarted(alone + beside)
+	for _, id := range f.seen(&f.started) {
 		f.answer(id) <- attempt.Succeeded
 	}
-	dispatchertest.Eventually(t, "the places are shared", func() bool { return len(f.seen(&f.started)) == 16 })
+	awaitStarted(alone + beside + shared)
 	f.mu.Lock()
 	inFlight := map[string]int{}
-	for _, id := range f.started[8:] {
+	for _, id := range f.started[alone+beside:] {
 		namespace, _, _ := strings.Cut(id, "/")
 		inFlight[namespace]++
 	}
 	f.mu.Unlock()
-	if inFlight["big"] != 4 || inFlight["small"] != 4 {
-		t.Errorf("in progress are %v, want 4 of each", inFlight)
+	if min(inFlight["big"], inFlight["small"]) != shared/2 {
+		t.Errorf("in progress are %v, want half of %d of each", inFlight, shared)
 	}
 	f.finishAll(t)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/mailbox"
 	"github.com/merchant-operator/merchant-operator/internal/money"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -24,7 +25,7 @@ var amounts = money.NewFormatter(language.English)
 func newMessage(from *mail.Address, paid *session.Session) (*gomail.Msg, bool) {
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(from)
-	if to := paid.Charge.ReceiptAddress(); to == "" || message.To(to) != nil { // its error quotes the address
+	if to, ok := mailbox.Recipient(paid.Charge.CustomerEmail); !ok || message.To(to) != nil { // its error quotes the address
 		return nil, false
 	}
 	message.SetMessageIDWithValue(messageID(from, paid.ID))

@@ -169,10 +169,11 @@ func (s *Sender) work(ctx context.Context, leased receipts.Leased) {
 	case tried.result == resultSent:
 		s.end(ctx, leased, deadline, outcomeSent)
 	case tried.result == resultRefused:
-		s.log.Warn("dropped a receipt that the mail server refuses", "messageID", messageID(s.server.from, leased.ID), "code", tried.code)
+		s.log.Warn("dropped a receipt that the mail server refuses", "messageID", messageID(s.server.from, leased.ID), "code", tried.code, "error", tried.reason)
 		s.end(ctx, leased, deadline, outcomeRefused)
 	case receipt.Age >= giveUpAfter:
-		s.log.Warn("dropped a receipt that could not be sent for three days", "messageID", messageID(s.server.from, leased.ID), "result", tried.result, "code", tried.code)
+		s.log.Warn("dropped a receipt that could not be sent for three days", "messageID", messageID(s.server.from, leased.ID),
+			"result", tried.result, "code", tried.code, "error", tried.reason)
 		s.end(ctx, leased, deadline, outcomeExpired)
 	default:
 		s.logDelay(tried)
@@ -185,11 +186,7 @@ func (s *Sender) logDelay(tried attempt) {
 	if !s.log.Allow("receipts "+tried.result, time.Minute) {
 		return
 	}
-	args := []any{"result", tried.result, "code", tried.code}
-	if tried.err != nil {
-		args = append(args, "error", tried.err)
-	}
-	s.log.Warn("could not send a receipt; retrying", args...)
+	s.log.Warn("could not send a receipt; retrying", "result", tried.result, "code", tried.code, "error", tried.reason)
 }
 
 func (s *Sender) end(ctx context.Context, leased receipts.Leased, deadline time.Time, outcome string) {

@@ -1,6 +1,7 @@
 package receipts
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -78,7 +79,7 @@ func (f *fixture) paid(t *testing.T, change ...func(*store.NewSession)) session.
 // sender returns one that does not run yet.
 func (f *fixture) sender(t *testing.T, options ServerOptions) *Sender {
 	t.Helper()
-	options.From = from
+	options.From = cmp.Or(options.From, from)
 	s, err := New(Options{
 		Server: options, Store: f.Services.Receipts, Log: loop.NewLog(slog.New(slog.NewTextHandler(&f.log, nil))),
 		Registerer: prometheus.NewRegistry(), ShutdownTimeout: patience,
@@ -331,6 +332,8 @@ func TestSender_Refused(t *testing.T) {
 		"sender at DATA, not its address":     {content, 554, smtp.EnhancedCode{5, 2, 252}, "SendAsDenied; pay@pay.example not allowed to send as receipts@pay.example", resultSenderRefused},
 		"sender at DATA, quota of Exchange":   {content, 554, smtp.EnhancedCode{5, 2, 0}, "STOREDRV.Submission.Exception:SubmissionQuotaExceededException", resultSenderRefused},
 		"sender at DATA, taken for spam":      {content, 550, smtp.EnhancedCode{5, 2, 0}, "STOREDRV.Submission.Exception:OutboundSpamException", resultSenderRefused},
+		"sender at RCPT, no SMTPUTF8":         {recipient, 553, smtp.EnhancedCode{5, 6, 7}, "non-ASCII address not permitted", resultSenderRefused},
+		"sender at RCPT, pod's name":          {recipient, 504, smtp.EnhancedCode{5, 5, 2}, "Helo command rejected: need fully-qualified hostname", resultSenderRefused},
 		"sender at RCPT, routing loop":        {recipient, 554, smtp.EnhancedCode{5, 4, 6}, "routing loop detected", resultSenderRefused},
 		"sender at DATA, server full":         {content, 552, smtp.EnhancedCode{5, 3, 4}, "too big", resultSenderRefused},
 	} {
@@ -350,6 +353,8 @@ func TestSender_Refused(t *testing.T) {
 			if s.count(t, test.result) != 1 {
 				t.Fatalf("it is not counted as %s; the log:\n%s", test.result, f.log.String())
 			}
+			sentence := strings.NewReplacer("pay@pay.example", "…", "receipts@pay.example", "…").Replace(test.text) + " <…>"
+			await.Until(t, patience, "the log has the server's sentence", func() bool { return strings.Contains(f.log.String(), sentence) })
 			if test.result == resultRefused {
 				await.Until(t, patience, "it is dropped", func() bool { return s.outcomes(t, outcomeRefused) == 1 })
 				if f.waiting(t) != 0 || !strings.Contains(f.log.String(), "dropped a receipt that the mail server refuses") {
@@ -393,16 +398,47 @@ func TestSender_Unavailable(t *testing.T) {
 	}
 }
 
-// A wrong password is no reason to drop anybody's receipt.
-func TestSender_SignInRefused(t *testing.T) {
-	certificate, authority := newCertificate(t)
-	f, mails := newFixture(t), startMail(t, mailtest.Options{TLS: certificate, Implicit: true, Username: "pay", Password: "secret"})
-	s := f.sender(t, ServerOptions{URL: "smtps://" + mails.Address(), CAFile: authority, Username: "pay", Password: "wrong-password"})
+// An answer without an end would be kept in memory as a whole, and with STARTTLS anybody on the way may give the first one.
+func TestSender_LongAnswer(t *testing.T) {
+	f := newFixture(t)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { _ = listener.Close() }()
+	go func() {
+		if connection, err := listener.Accept(); err == nil {
+			_, _ = connection.Write([]byte("220 " + strings.Repeat("x", 2*maxAnswers) + "\r\n"))
+			_ = connection.Close()
+		}
+	}()
+	s := f.sender(t, ServerOptions{URL: "smtp://" + listener.Addr().String()})
 	f.paid(t)
 	run(t, s)
-	await.Until(t, patience, "the sign-in is refused", func() bool { return s.count(t, resultSenderRefused) == 1 })
-	if f.waiting(t) != 1 || strings.Contains(f.log.String(), "wrong-password") {
-		t.Errorf("%d receipts wait; the log:\n%s", f.waiting(t), f.log.String())
+	await.Until(t, patience, "the try fails", func() bool { return s.count(t, resultUnavailable) == 1 })
+	await.Until(t, patience, "the log says why", func() bool { return strings.Contains(f.log.String(), errLongAnswer.Error()) })
+	if n := f.waiting(t); n != 1 {
+		t.Errorf("%d receipts wait, want 1", n)
+	}
+}
+
+// A server is greeted with a name that it can look up, not with the name of a pod.
+func TestSender_Helo(t *testing.T) {
+	for name, test := range map[string]struct{ from, helo, want string }{
+		"the sender's domain":              {"Example Pay <receipts@pay.example>", "", "pay.example"},
+		"an international sender's domain": {"receipts@müller.example", "", "xn--mller-kva.example"},
+		"a name of its own":                {"receipts@pay.example", "mail-1.pay.example", "mail-1.pay.example"},
+		"an address":                       {"receipts@pay.example", "[192.0.2.1]", "[192.0.2.1]"},
+		"an address of IPv6":               {"receipts@pay.example", "[IPv6:2001:db8::1]", "[IPv6:2001:db8::1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, mails := newFixture(t), startMail(t, mailtest.Options{})
+			s := f.sender(t, ServerOptions{URL: "smtp://" + mails.Address(), From: test.from, Helo: test.helo})
+			f.paid(t)
+			run(t, s)
+			await.Until(t, patience, "the receipt is sent", func() bool { return len(mails.Messages()) == 1 })
+			if message := mails.Messages()[0]; message.Hello != test.want || message.UTF8 {
+				t.Errorf("EHLO %s, want %s; SMTPUTF8 %t", message.Hello, test.want, message.UTF8)
+			}
+		})
 	}
 }
 
@@ -524,15 +560,27 @@ func TestNewMessage_Injection(t *testing.T) {
 	}
 }
 
-// An address that is not ASCII needs a server that takes it, and says so.
+// The domain of an address is in ASCII, so that every server takes it; letters before the at sign need SMTPUTF8.
 func TestNewMessage_UnicodeAddress(t *testing.T) {
-	f := newFixture(t)
-	mails := startMail(t, mailtest.Options{})
-	f.paid(t, func(n *store.NewSession) { n.Charge.CustomerEmail = "jürgen@example.org" })
-	run(t, f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()}))
-	await.Until(t, patience, "it is sent", func() bool { return len(mails.Messages()) == 1 })
-	if message := mails.Messages()[0]; !message.UTF8 || !slices.Equal(message.Recipients, []string{"jürgen@example.org"}) {
-		t.Errorf("SMTPUTF8 %t, to %q", message.UTF8, message.Recipients)
+	for address, test := range map[string]struct {
+		recipient string
+		utf8      bool
+	}{
+		"ada@müller.example":    {"ada@xn--mller-kva.example", false},
+		"ada@例え。中国":             {"ada@xn--r8jz45g.xn--fiqs8s", false},
+		"jürgen@example.org":    {"jürgen@example.org", true},
+		"jürgen@müller.example": {"jürgen@xn--mller-kva.example", true},
+	} {
+		t.Run(address, func(t *testing.T) {
+			f := newFixture(t)
+			mails := startMail(t, mailtest.Options{})
+			f.paid(t, func(n *store.NewSession) { n.Charge.CustomerEmail = address })
+			run(t, f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()}))
+			await.Until(t, patience, "it is sent", func() bool { return len(mails.Messages()) == 1 })
+			if message := mails.Messages()[0]; message.UTF8 != test.utf8 || !slices.Equal(message.Recipients, []string{test.recipient}) {
+				t.Errorf("SMTPUTF8 %t, to %q", message.UTF8, message.Recipients)
+			}
+		})
 	}
 }
 

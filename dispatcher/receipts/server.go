@@ -15,9 +15,13 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"unicode"
 
 	gomail "github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
+
+	"github.com/merchant-operator/merchant-operator/internal/mailbox"
 )
 
 // ServerOptions say which mail server takes the receipts.
@@ -26,6 +30,9 @@ type ServerOptions struct {
 	URL string
 	// From is who sends them, "Name <address>" or an address.
 	From string
+	// Helo is the name that the mail server is greeted with (EHLO): a host name, or an IP address
+	// in brackets; empty: the domain of From.
+	Helo string
 	// CAFile has the certificate authority of the server; empty: those of the system.
 	CAFile string
 	// Username and Password sign in; empty: nobody does. They are never logged.
@@ -41,6 +48,8 @@ func (o ServerOptions) Validate() error {
 	case o.Enabled():
 	case o.From != "":
 		return errors.New("--smtp-from needs --smtp-url")
+	case o.Helo != "":
+		return errors.New("--smtp-helo needs --smtp-url")
 	case o.CAFile != "":
 		return errors.New("--smtp-ca-file needs --smtp-url")
 	default:
@@ -54,12 +63,18 @@ func (o ServerOptions) Validate() error {
 type server struct {
 	host, port string
 	from       *mail.Address
+	helo       string
 	// implicit: TLS begins with the connection, else with STARTTLS. plain: it may stay without.
 	implicit, plain    bool
 	caFile             string
 	username, password string
 	dial               func(ctx context.Context, network, address string) (net.Conn, error)
+	// mechanism names the SASL mechanism that signed in last; nil: none has yet.
+	mechanism atomic.Pointer[string]
 }
+
+// heloForm is a host name, or an address literal of RFC 5321.
+var heloForm = regexp.MustCompile(`^([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[A-Za-z0-9.:]+\])$`)
 
 func newServer(o ServerOptions) (*server, error) {
 	const form = "--smtp-url must be smtps://host:port, or smtp://host:port for STARTTLS"
@@ -74,18 +89,38 @@ func newServer(o ServerOptions) (*server, error) {
 	case (o.Username == "") != (o.Password == ""):
 		return nil, errors.New("set both SMTP_USERNAME and SMTP_PASSWORD, or none")
 	}
-	sender, err := mail.ParseAddress(o.From)
+	sender, domain, err := parseSender(o.From)
 	if err != nil {
-		return nil, errors.New("--smtp-from must be an address that receipts come from, such as receipts@pay.example")
+		return nil, err
+	}
+	// A pod's host name has no dot, for which many servers refuse the mail.
+	helo := cmp.Or(o.Helo, domain)
+	if !heloForm.MatchString(helo) {
+		return nil, errors.New("--smtp-helo must be a host name, such as pay.example, or an IP address in brackets")
 	}
 	s := &server{
-		host: location.Hostname(), from: sender, implicit: location.Scheme == "smtps", caFile: o.CAFile, username: o.Username, password: o.Password,
+		host: location.Hostname(), from: sender, helo: helo, implicit: location.Scheme == "smtps", caFile: o.CAFile, username: o.Username, password: o.Password,
 		dial: new(net.Dialer).DialContext,
 	}
 	s.port = cmp.Or(location.Port(), map[bool]string{true: "465", false: "587"}[s.implicit])
 	s.plain = !s.implicit && isLoopback(s.host)
 	_, err = s.tls()
 	return s, err
+}
+
+// parseSender returns the address that receipts come from, and its domain, which is in ASCII in both.
+func parseSender(from string) (sender *mail.Address, domain string, err error) {
+	sender, err = mail.ParseAddress(from)
+	if err != nil {
+		return nil, "", errors.New("--smtp-from must be an address that receipts come from, such as receipts@pay.example")
+	}
+	at := strings.LastIndexByte(sender.Address, '@')
+	domain, err = mailbox.ASCIIDomain(sender.Address[at+1:])
+	if err != nil {
+		return nil, "", errors.New("--smtp-from must have a domain that DNS allows")
+	}
+	sender.Address = sender.Address[:at+1] + domain
+	return sender, domain, nil
 }
 
 // tls reads the certificate authority for each connection, so that a renewed one is used at once.
@@ -121,104 +156,80 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// What became of a try. They label a metric.
-const (
-	// resultSent: the server has taken the mail.
-	resultSent = "sent"
-	// resultRefused: it refuses this mail permanently (SMTP 5xx that is about its recipient or content).
-	resultRefused = "refused"
-	// resultTemporary: it refuses for now (SMTP 4xx).
-	resultTemporary = "temporary"
-	// resultSenderRefused: it refuses us (any other SMTP 5xx). That is no reason to drop anybody's receipt.
-	resultSenderRefused = "sender_refused"
-	// resultUnavailable: there was no connection, no TLS or no answer.
-	resultUnavailable = "unavailable"
-)
-
-func results() []string {
-	return []string{resultSent, resultRefused, resultTemporary, resultSenderRefused, resultUnavailable}
-}
-
-// attempt is what became of a try.
-type attempt struct {
-	result string
-	// code is the last one of SMTP; 0: there was none.
-	code int
-	// err says why there is no connection. It never quotes the recipient, whom the server does not know by then.
-	err error
-}
-
-// permanent is the least code of SMTP that is permanent.
-const permanent = 500
-
-// send makes one try, which ends with ctx. Errors of the library quote the recipient, so they stay here.
+// send makes one try, which ends with ctx.
 func (s *server) send(ctx context.Context, message *gomail.Msg) attempt {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // closes the connection, which the library leaves open if the sign-in fails
-	connection := func(ctx context.Context, err error) attempt {
-		var answer *textproto.Error
-		switch {
-		case !errors.As(err, &answer):
-			return attempt{result: resultUnavailable, err: cmp.Or(ctx.Err(), err)}
-		case answer.Code >= permanent:
-			return attempt{result: resultSenderRefused, code: answer.Code}
-		default:
-			return attempt{result: resultTemporary, code: answer.Code}
-		}
+	defer cancel() // closes the connections
+	connected, err := s.connect(ctx, message)
+	last := stepConnect
+	if err == nil {
+		last, err = deliver(connected, message)
 	}
-	client, err := s.client(ctx, message)
-	if err != nil {
-		return connection(ctx, err)
-	}
-	connected, err := client.DialToSMTPClientWithContext(ctx)
-	if err != nil {
-		return connection(ctx, err)
-	}
-	err = client.SendWithSMTPClient(connected, message)
-	if err == nil || message.IsDelivered() {
-		_ = connected.Quit()
-		return attempt{result: resultSent}
-	}
-	var refused *gomail.SendError
+	var reply *textproto.Error
 	switch {
-	case !errors.As(err, &refused) || refused.ErrorCode() == 0:
-		return attempt{result: resultUnavailable}
-	case refused.ErrorCode() < permanent:
-		return attempt{result: resultTemporary, code: refused.ErrorCode()}
-	case refused.Reason == gomail.ErrSMTPMailFrom || !aboutMail(refused.Reason == gomail.ErrSMTPRcptTo, refused.ErrorCode(), refused.Error()):
-		return attempt{result: resultSenderRefused, code: refused.ErrorCode()}
+	case err == nil:
+		_ = connected.Quit()
+	case errors.As(err, &reply):
+	case ctx.Err() != nil:
+		err = ctx.Err() // says more than a closed connection
 	}
-	return attempt{result: resultRefused, code: refused.ErrorCode()}
+	return newAttempt(last, err, message)
 }
 
-var (
-	// enhancedCode is that of RFC 3463, after the code or in brackets as (#5.7.1). An IP address has one more number.
-	enhancedCode = regexp.MustCompile(`[ "#]5\.(\d{1,3}\.\d{1,3})[^.\w]`)
-	// refusesSender finds what a server without enhanced codes, such as Exim, says to a recipient about us: who we are, what we may send, and how much.
-	refusesSender = regexp.MustCompile(`(?i)relay|authenticat|authoriz|sender|from address|verif|limit|quota|exceed|paused|suspend|host|helo|policy|reputation|spam|rbl|black|block`)
-)
-
-// aboutMail reports whether a 5xx to recipient or content is about one of them. Servers also refuse the sender there: many look at
-// it only when they know where the mail goes. In doubt it is not: a mail too many is tried in vain, not lost. So without an enhanced code only a
-// recipient is refused: the content is ours, and a relay that is over its quota says so there.
-func aboutMail(recipient bool, code int, text string) bool {
-	if enhanced := enhancedCode.FindStringSubmatch(text); len(enhanced) == 2 && enhanced[1] != "0.0" {
-		switch enhanced[1] {
-		case "1.1", "1.2", "1.3", "1.4", "1.6", "1.10", // the recipient's address
-			"2.1", "2.2", // the recipient's mailbox
-			"4.1", "4.4": // the way to the recipient
-			return true
+// deliver hands over the mail, and returns the last step. After an error the connection is only to
+// be closed: another command would make the server take half a mail for a whole one.
+func deliver(connected *smtp.Client, message *gomail.Msg) (step, error) {
+	from, err := message.GetSender(false)
+	if err != nil {
+		return stepSender, err
+	}
+	if err := connected.Mail(from); err != nil {
+		return stepSender, err
+	}
+	recipients, err := message.GetRecipients()
+	if err != nil {
+		return stepRecipient, err
+	}
+	for _, recipient := range recipients {
+		if err := connected.Rcpt(recipient); err != nil {
+			return stepRecipient, err
 		}
-		return strings.HasPrefix(enhanced[1], "6.") // content
 	}
-	switch code {
-	case 501, 550, 551, 552, 553, 554, 556:
-		return recipient && !refusesSender.MatchString(text)
+	content, err := connected.Data()
+	if err != nil {
+		return stepContent, err
 	}
-	return false
+	if _, err := message.WriteTo(content); err != nil {
+		return stepContent, err
+	}
+	return stepContent, content.Close()
 }
 
-// client is of one try. Its connection ends with ctx.
+// maxAnswers bounds, in bytes, what the mail server may say on one connection, its certificates
+// included. The library keeps a whole answer in memory, however long it is, and with STARTTLS
+// anybody on the way may give the first ones.
+const maxAnswers = 64 << 10
+
+// boundedConn is a connection that fails once so many bytes were read.
+type boundedConn struct {
+	net.Conn
+
+	left int
+}
+
+var errLongAnswer = fmt.Errorf("the mail server has sent more than %d bytes", maxAnswers)
+
+// Read reads what is left of the bound.
+func (c *boundedConn) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, errLongAnswer
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// client is of one try. Its connections end with ctx.
 func (s *server) client(ctx context.Context, message *gomail.Msg) (*gomail.Client, error) {
 	encryption, err := s.tls()
 	if err != nil {
@@ -229,17 +240,18 @@ func (s *server) client(ctx context.Context, message *gomail.Msg) (*gomail.Clien
 		policy = gomail.TLSOpportunistic // with TLS from the beginning, no server offers it once more
 	}
 	options := []gomail.Option{
-		gomail.WithTLSPolicy(policy), gomail.WithTLSConfig(encryption), gomail.WithTimeout(attemptTimeout), gomail.WithoutNoop(), gomail.WithoutRset(),
+		gomail.WithTLSPolicy(policy), gomail.WithTLSConfig(encryption), gomail.WithTimeout(attemptTimeout), gomail.WithHELO(s.helo),
 		gomail.WithDialContextFunc(func(dialing context.Context, network, _ string) (net.Conn, error) {
 			dialed, err := s.dial(dialing, network, net.JoinHostPort(completeName(s.host), s.port))
 			if err != nil {
 				return nil, err
 			}
 			context.AfterFunc(ctx, func() { _ = dialed.Close() })
+			bounded := &boundedConn{Conn: dialed, left: maxAnswers}
 			if !s.implicit {
-				return dialed, nil
+				return bounded, nil
 			}
-			secured := tls.Client(dialed, encryption)
+			secured := tls.Client(bounded, encryption)
 			err = secured.HandshakeContext(dialing)
 			return secured, err
 		}),
@@ -247,9 +259,6 @@ func (s *server) client(ctx context.Context, message *gomail.Msg) (*gomail.Clien
 	if recipients, _ := message.GetRecipients(); !strings.ContainsFunc(s.from.Address+strings.Join(recipients, ""), isNotASCII) {
 		// The library asks every server that offers it, which must then refuse to hand the mail to one that does not (RFC 6531, 3.1).
 		options = append(options, gomail.WithoutSMTPUTF8())
-	}
-	if s.username != "" {
-		options = append(options, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover), gomail.WithUsername(s.username), gomail.WithPassword(s.password))
 	}
 	return gomail.NewClient(s.host, options...)
 }

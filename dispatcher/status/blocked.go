@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/dispatcher/loop"
 	"github.com/merchant-operator/merchant-operator/internal/allowlist"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -19,52 +20,80 @@ import (
 const (
 	// blockedBuckets is how many buckets with blocked addresses a round reads: all of them in 16 rounds, which is about half a minute.
 	blockedBuckets = session.Buckets / 16
+	// blockedPerRound bounds how many of them a round reports. Health has a budget of its own,
+	// which a tenant whose endpoints flap can use up.
+	blockedPerRound = 10
 	// maxShownBlocks is how many blocks a status may have.
 	maxShownBlocks = 16
 )
 
-// reportBlocked reports changed blocks of some buckets, from what the reports of health leave of the round's budget.
-func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingReports, budget *reportBudget) error {
+// reportBlocked reports changed blocks of some buckets. Namespaces take turns, so that none takes
+// the budget of others, and what is left comes when these buckets do again. The error is of Redis.
+func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingReports) error {
 	buckets := slices.DeleteFunc(beginningAt(r.nextBlocked, pending), func(work outbox.PendingReports) bool { return !work.Blocked })
+	var changes []blockedChange
 	for _, work := range buckets[:min(len(buckets), blockedBuckets)] {
-		found, now, err := r.blocked.List(ctx, work.Bucket)
+		found, err := r.findChangedBlocks(ctx, work.Bucket)
 		if err != nil {
 			return err
 		}
-		for _, addresses := range found {
-			if err := r.reportChangedBlocks(ctx, addresses, now, budget); err != nil {
-				return err
-			}
+		changes = append(changes, found...)
+		r.nextBlocked = work.Bucket + 1
+	}
+	budget := &reportBudget{left: blockedPerRound}
+	namespace := func(change blockedChange) string { return change.endpoint.Merchant.Namespace }
+	for _, change := range loop.InTurn(changes, namespace, r.lastBlocked) {
+		if budget.left == 0 || !r.retries.due(change.endpoint, r.now()) {
+			continue
 		}
-		if budget.left > 0 {
-			r.nextBlocked = work.Bucket + 1 // else it begins here the next time
+		r.lastBlocked = change.endpoint.Merchant.Namespace
+		if err := r.writeBlocked(ctx, change, budget); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// reportChangedBlocks reports a merchant's blocked addresses if their blocks are not those that were reported last. The error is of Redis.
-func (r *Reporter) reportChangedBlocks(ctx context.Context, addresses blocked.Addresses, now time.Time, budget *reportBudget) error {
-	endpoint := r.index.Endpoint(addresses.MerchantID)
-	switch {
-	case endpoint.State == endpoints.Withdrawn:
-		return r.blocked.Forget(ctx, addresses.MerchantID)
-	case endpoint.State != endpoints.Published || endpoint.UID == "":
-		return nil // perhaps not published yet
+// blockedChange are the blocked addresses of a merchant, whose status has to change.
+type blockedChange struct {
+	endpoint  endpoints.Endpoint
+	addresses blocked.Addresses
+	status    *v1alpha1.AllowlistStatus
+}
+
+// findChangedBlocks returns the merchants of a bucket whose blocks have changed since the last
+// report, and may be reported now. It forgets the blocks of deleted merchants.
+func (r *Reporter) findChangedBlocks(ctx context.Context, bucket session.Bucket) (changes []blockedChange, err error) {
+	found, now, err := r.blocked.List(ctx, bucket)
+	if err != nil {
+		return nil, err
 	}
-	status := allowlistStatus(r.index.Allowlist(addresses.MerchantID), addresses)
-	if isReported(status, addresses) || budget.left == 0 || !addresses.MayReportChange(now) || !r.retries.due(endpoint, r.now()) {
-		return nil
+	for _, addresses := range found {
+		endpoint := r.index.Endpoint(addresses.MerchantID)
+		switch {
+		case endpoint.State == endpoints.Withdrawn:
+			if err := r.blocked.Forget(ctx, addresses.MerchantID); err != nil {
+				return nil, err
+			}
+			continue
+		case endpoint.State != endpoints.Published || endpoint.UID == "":
+			continue // perhaps not published yet
+		}
+		status := allowlistStatus(r.index.Allowlist(addresses.MerchantID), addresses)
+		if !isReported(status, addresses) && addresses.MayReportChange(now) {
+			changes = append(changes, blockedChange{endpoint, addresses, status})
+		}
 	}
-	return r.writeBlocked(ctx, endpoint, addresses, status, budget)
+	return changes, nil
 }
 
 // refreshBlocked reports times and counts of one bucket again that have changed, the oldest report first.
-func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, budget *reportBudget) error {
+func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket) error {
 	found, now, err := r.blocked.List(ctx, bucket)
 	if err != nil {
 		return err
 	}
+	budget := &reportBudget{left: refreshesPerRound}
 	for _, addresses := range found {
 		endpoint := r.index.Endpoint(addresses.MerchantID)
 		status := allowlistStatus(r.index.Allowlist(addresses.MerchantID), addresses)
@@ -72,7 +101,7 @@ func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, bu
 			now.Sub(addresses.ReportedAt) < refreshAge || !seenSince(addresses.ReportedAt, addresses) || !r.retries.due(endpoint, r.now()) {
 			continue
 		}
-		if err := r.writeBlocked(ctx, endpoint, addresses, status, budget); err != nil {
+		if err := r.writeBlocked(ctx, blockedChange{endpoint, addresses, status}, budget); err != nil {
 			return err
 		}
 	}
@@ -80,14 +109,12 @@ func (r *Reporter) refreshBlocked(ctx context.Context, bucket session.Bucket, bu
 }
 
 // writeBlocked writes the status of a Merchant, and remembers that. The error is of Redis.
-func (r *Reporter) writeBlocked(
-	ctx context.Context, endpoint endpoints.Endpoint, addresses blocked.Addresses, status *v1alpha1.AllowlistStatus, budget *reportBudget,
-) error {
+func (r *Reporter) writeBlocked(ctx context.Context, change blockedChange, budget *reportBudget) error {
 	budget.spend(false)
-	if !r.updateAllowlist(ctx, endpoint, status) {
+	if !r.updateAllowlist(ctx, change.endpoint, change.status) {
 		return nil
 	}
-	return r.blocked.RecordReport(ctx, addresses, blockNames(status))
+	return r.blocked.RecordReport(ctx, change.addresses, blockNames(change.status))
 }
 
 // updateAllowlist reports whether that needs no repetition.

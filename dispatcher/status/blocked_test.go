@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -233,23 +234,28 @@ func TestReportBlocked_BudgetOfAMerchant(t *testing.T) {
 	f.wantBlocks(t, "another merchant", outbox.ReportBurst+1, "198.51.100.0/24")
 }
 
-// Health and blocked addresses of all merchants share the budget of a round. Health comes first, and blocked addresses in the next rounds.
-func TestReportBlocked_BudgetOfARound(t *testing.T) {
+// A namespace whose endpoints all flap, and in which many merchants refuse addresses, delays the
+// blocked addresses of another by no round.
+func TestReportBlocked_FlappingNeighbour(t *testing.T) {
 	f := newFixture(t)
-	const unhealthy, guarded = changesPerRound - 5, changesPerRound
 	r := f.reporter()
-	for range unhealthy {
-		f.Disable(t, f.EndpointAt("https://shop.example/", 7))
+	for range 2 * changesPerRound {
+		neighbour := f.guarded(7, "203.0.113.0/24")
+		neighbour.URL, neighbour.Target, neighbour.Merchant.Namespace = "https://shop.example/", "0123456789abcdef", "a-neighbour"
+		f.Index.Put(neighbour)
+		f.Disable(t, neighbour)
+		f.block(t, neighbour.MerchantID, "198.51.100.0/24")
 	}
-	for range guarded {
-		f.block(t, f.guarded(9, "203.0.113.0/24").MerchantID, "198.51.100.0/24")
-	}
-	for round, want := range []int{changesPerRound, unhealthy + guarded, unhealthy + guarded} {
-		_, err := r.reportHealth(t.Context())
-		dispatchertest.Must(t, err)
-		if n := len(f.reports.All()) + len(f.reports.Allowlists()); n != want || len(f.reports.All()) != unhealthy {
-			t.Errorf("%d reports after round %d, %d of health; want %d", n, round+1, len(f.reports.All()), want)
+	f.block(t, f.guarded(7, "203.0.113.0/24").MerchantID, "192.0.2.0/24")
+	for round := range 3 {
+		dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+		if health, lists := len(f.reports.All()), len(f.reports.Allowlists()); health > (round+1)*changesPerRound || lists > (round+1)*blockedPerRound {
+			t.Errorf("%d reports of health and %d of blocked addresses after round %d", health, lists, round+1)
 		}
+	}
+	first := slices.IndexFunc(f.reports.Allowlists(), func(list *v1alpha1.AllowlistStatus) bool { return blockNames(list) == "192.0.2.0/24" })
+	if first < 0 || first > 1 {
+		t.Errorf("the victim's blocked addresses are report %d", first)
 	}
 }
 

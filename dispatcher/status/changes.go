@@ -52,20 +52,30 @@ func (c *Changes) take() []string {
 	return taken
 }
 
-// handleChanges sends the tests and reports the changes that it has seen. What fails is done again later.
+// changesPerTurn bounds how many changes are handled before those that came meanwhile have their turn.
+const changesPerTurn = 100
+
+// handleChanges sends the tests and reports the changes that it has seen. What fails is done again later. Namespaces take turns, so that one with many
+// changes delays no other.
 func (r *Reporter) handleChanges(ctx context.Context) (more bool, err error) {
 	var failures []error
-	for _, merchantID := range r.changes.take() {
-		if !r.retries.due(r.index.Endpoint(merchantID), r.now()) {
+	left := changesPerTurn
+	namespace := func(merchantID string) string { return r.index.Endpoint(merchantID).Merchant.Namespace }
+	for _, merchantID := range loop.InTurn(r.changes.take(), namespace, r.lastChanged) {
+		due := r.retries.due(r.index.Endpoint(merchantID), r.now())
+		if !due || left == 0 {
+			more = more || due
 			r.changes.keep(merchantID)
 			continue
 		}
+		left--
+		r.lastChanged = namespace(merchantID)
 		if err := r.handleChange(ctx, merchantID); err != nil {
 			failures = append(failures, err)
 			r.changes.keep(merchantID)
 		}
 	}
-	return false, errors.Join(failures...)
+	return more, errors.Join(failures...)
 }
 
 func (r *Reporter) handleChange(ctx context.Context, merchantID string) error {
@@ -135,7 +145,7 @@ func (r *Reporter) refusalEnded(endpoint endpoints.Endpoint, state outbox.Endpoi
 }
 
 // sendTest queues the event of a test once, and notes it in the status of the Merchant. Then the operator publishes the trigger no
-// more, so that not even a dispatcher with another Redis repeats it.
+// more, so that not even a dispatcher with another Redis repeats it. The error is of Redis.
 func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) error {
 	event := feed.NewWebhookTest(endpoint.MerchantID, endpoint.MerchantName, endpoint.TestTrigger, r.now())
 	recorded, err := r.outbox.RecordTest(ctx, event)
@@ -152,8 +162,10 @@ func (r *Reporter) sendTest(ctx context.Context, endpoint endpoints.Endpoint) er
 	if endpoint.UID == "" {
 		return nil
 	}
-	if done, err := r.write(ctx, endpoint, func() error { return r.writer.ReportTest(ctx, endpoint) }); !done {
-		return err
+	done, err := r.write(ctx, endpoint, func() error { return r.writer.ReportTest(ctx, endpoint) })
+	if !done && ctx.Err() == nil {
+		r.log.Error("could not note the test of a webhook in its status; retrying", "merchant", endpoint.Merchant.String(), "error", err)
+		r.changes.keep(endpoint.MerchantID)
 	}
 	return nil
 }

@@ -96,3 +96,48 @@ func TestHandleChanges_BeforeTheFirstEvent(t *testing.T) {
 		t.Errorf("reported %v before the first event", reasons)
 	}
 }
+
+// A tenant that tests all of its endpoints at once delays the test of another tenant by one of its own.
+func TestHandleChanges_TakeTurns(t *testing.T) {
+	f := newFixture(t)
+	r := f.reporter()
+	tested := func(namespace, trigger string) {
+		endpoint := f.EndpointAt("https://shop.example/", 7)
+		endpoint.Merchant.Namespace, endpoint.TestTrigger = namespace, trigger
+		f.Index.Put(endpoint)
+		r.changes.Add(endpoint.MerchantID)
+	}
+	for range 2 * changesPerTurn {
+		tested("attacker", "again")
+	}
+	for rounds, late := range []string{"with them", "during their tests"} {
+		tested("victim", late)
+		if more, err := r.handleChanges(t.Context()); err != nil || !more {
+			t.Fatalf("more %t, %v", more, err)
+		}
+		if at := slices.Index(f.reports.Triggers(), late); at < 0 || at > rounds*changesPerTurn+1 {
+			t.Errorf("the test that came %s is number %d", late, at)
+		}
+	}
+	if more, err := r.handleChanges(t.Context()); err != nil || more || len(f.reports.Triggers()) != 2*changesPerTurn+2 {
+		t.Errorf("%d of all tests are sent (%v)", len(f.reports.Triggers()), err)
+	}
+}
+
+// A status that cannot be written, as its tenant may see to, is no failure of Redis: that would be
+// logged as one, and slow down the loop for all.
+func TestHandleChanges_StatusRefused(t *testing.T) {
+	f := newFixture(t)
+	r := f.reporter()
+	endpoint := f.EndpointAt("https://shop.example/", 7)
+	endpoint.TestTrigger = "2"
+	f.Index.Put(endpoint)
+	r.changes.Add(endpoint.MerchantID)
+	f.reports.SetFail(errors.New("the Merchant is too large"))
+	dispatchertest.Must(t, dispatchertest.Second(r.handleChanges(t.Context())))
+	f.reports.SetFail(nil)
+	dispatchertest.Must(t, dispatchertest.Second(r.handleChanges(t.Context())))
+	if tests := f.reports.Triggers(); !slices.Contains(tests, "2") {
+		t.Errorf("tests %v are reported", tests)
+	}
+}

@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,12 +16,13 @@ import (
 
 // The budget of this dispatcher for reports to Merchants, which etcd stores. It does not depend on traffic.
 const (
-	// changesPerRound bounds the reports of changes in a round of healthInterval, and countsPerRound those of them where only counts
-	// changed, so that they leave room for changed health.
+	// changesPerRound bounds the reports of changed health in a round of healthInterval, and
+	// countsPerRound those of them where only counts changed, so that they leave room for changed
+	// health.
 	changesPerRound = 20
 	countsPerRound  = changesPerRound / 2
 	// refreshInterval is how often times and counts of one bucket are refreshed, refreshAge the least age of a report that is,
-	// and refreshesPerRound how many at most, the oldest first.
+	// and refreshesPerRound how many of health and how many of blocked addresses at most, the oldest first.
 	refreshAge        = 10 * time.Minute
 	refreshInterval   = refreshAge / session.Buckets
 	refreshesPerRound = 10
@@ -68,7 +68,8 @@ func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	budget := &reportBudget{left: changesPerRound, counts: countsPerRound}
-	for _, change := range inTurn(changes, r.lastReported) {
+	namespace := func(change healthChange) string { return change.endpoint.Merchant.Namespace }
+	for _, change := range loop.InTurn(changes, namespace, r.lastReported) {
 		if !budget.allows(change.countsOnly()) || !r.retries.due(change.endpoint, r.now()) {
 			continue
 		}
@@ -77,7 +78,7 @@ func (r *Reporter) reportHealth(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	return false, r.reportBlocked(ctx, pending, budget)
+	return false, r.reportBlocked(ctx, pending)
 }
 
 // findChanges returns the changed health of the endpoints in these buckets, and counts the unhealthy ones for the metrics. The error is of Redis.
@@ -118,29 +119,6 @@ type healthChange struct {
 // countsOnly reports whether the reason is that of the last report.
 func (c *healthChange) countsOnly() bool {
 	return c.health.Reason == c.state.Reported.Reason && c.endpoint.URL != ""
-}
-
-// inTurn returns one change of each namespace, then a second one of each, and so on, beginning with the namespace behind this one.
-func inTurn(changes []healthChange, behind string) []healthChange {
-	byNamespace := map[string][]healthChange{}
-	for _, change := range changes {
-		byNamespace[change.endpoint.Merchant.Namespace] = append(byNamespace[change.endpoint.Merchant.Namespace], change)
-	}
-	namespaces := slices.Sorted(maps.Keys(byNamespace))
-	first, is := slices.BinarySearch(namespaces, behind)
-	if is {
-		first++
-	}
-	namespaces = slices.Concat(namespaces[first:], namespaces[:first])
-	ordered := make([]healthChange, 0, len(changes))
-	for turn := 0; len(ordered) < len(changes); turn++ {
-		for _, namespace := range namespaces {
-			if own := byNamespace[namespace]; turn < len(own) {
-				ordered = append(ordered, own[turn])
-			}
-		}
-	}
-	return ordered
 }
 
 // beginningAt returns the buckets in turn, beginning with this one.
@@ -214,7 +192,7 @@ func (r *Reporter) refreshHealth(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	return false, r.refreshBlocked(ctx, bucket, budget)
+	return false, r.refreshBlocked(ctx, bucket)
 }
 
 func outdated(state outbox.EndpointState, now time.Time) bool {

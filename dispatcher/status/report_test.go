@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
@@ -325,6 +322,9 @@ func (w *slowWriter) write(endpoint endpoints.Endpoint) error {
 	return w.err
 }
 
+// total is how long the slow writes took together.
+func (w *slowWriter) total() time.Duration { return time.Duration(w.slow) * w.took }
+
 // slowWebhook is an admission webhook that takes so long and then fails, unless err is nil.
 type slowWebhook struct {
 	took time.Duration
@@ -374,7 +374,31 @@ func newSlowFixture(t *testing.T, webhook slowWebhook) (f testFixture, r *Report
 	return f, r, slow, attackers
 }
 
-// A slow admission webhook in one namespace delays a report to another by one write, and takes a thirtieth of the time of all reports.
+// A Kubernetes API that did not answer once, say because etcd chose a leader, costs the namespace
+// whose report met it no rest: the next change is reported in the next round.
+func TestReportHealth_StalledOnce(t *testing.T) {
+	f := newFixture(t)
+	r := f.reporter()
+	slow := &slowWriter{Writer: r.writer, slowWebhook: slowWebhooks["that answers nothing"], namespace: "shops", clock: time.Now()}
+	r.writer, r.now = slow, func() time.Time { return slow.clock }
+	coffee := f.EndpointAt("https://shop.example/", 7)
+	coffee.Merchant.Namespace = slow.namespace
+	f.Index.Put(coffee)
+	f.Disable(t, coffee)
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	if slow.slow != 1 || len(f.reports.All()) != 0 {
+		t.Fatalf("%d slow reports, and %d that arrived", slow.slow, len(f.reports.All()))
+	}
+	slow.slowWebhook = slowWebhook{}
+	slow.clock = slow.clock.Add(r.healthInterval)
+	dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+	if len(f.reports.All()) != 1 {
+		t.Error("the next round reports nothing")
+	}
+}
+
+// A slow admission webhook in one namespace delays a report to another by no more than two writes
+// that time out, and takes a thirtieth of the time of all reports.
 func TestReportHealth_SlowNamespace(t *testing.T) {
 	for name, webhook := range slowWebhooks {
 		t.Run(name, func(t *testing.T) { testReportHealthBeside(t, webhook) })
@@ -394,8 +418,8 @@ func testReportHealthBeside(t *testing.T, webhook slowWebhook) {
 	if webhook.err == nil {
 		health -= slow.slow // of the attackers
 	}
-	if health != 1 || lists != 1 || slow.slow > 1 {
-		t.Errorf("%d reports of health, %d of blocked addresses and %d slow ones in the first round, want one of each", health, lists, slow.slow)
+	if took := slow.total(); health != 1 || lists != 1 || took > 2*reportTimeout {
+		t.Errorf("%d reports of health and %d of blocked addresses in the first round, want one of each; the slow ones took %s", health, lists, took)
 	}
 	const rounds, interval = 500, 4 * time.Second
 	began := slow.clock
@@ -403,11 +427,11 @@ func testReportHealthBeside(t *testing.T, webhook slowWebhook) {
 		slow.clock = slow.clock.Add(interval)
 		dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
 	}
-	if took := time.Duration(slow.slow) * webhook.took; took > slow.clock.Sub(began)/restFactor+webhook.took {
+	if took := slow.total(); took > slow.clock.Sub(began)/restFactor+2*reportTimeout {
 		t.Errorf("%s of %s went into slow writes", took, slow.clock.Sub(began))
 	}
 	if slow.slow < 3 {
-		t.Errorf("%d slow writes: a namespace whose webhook has recovered is reported to in %s at the latest", slow.slow, maxRest)
+		t.Errorf("%d slow writes: a namespace whose webhook has recovered is reported to in %s at the latest", slow.slow, maxCost)
 	}
 }
 
@@ -429,31 +453,8 @@ func testHandleChangesBeside(t *testing.T, webhook slowWebhook) {
 	f.Index.Put(victim)
 	r.changes.Add(victim.MerchantID)
 	_, _ = r.handleChanges(t.Context()) // the slow ones fail
-	if tests := f.reports.Triggers(); !slices.Contains(tests, victim.TestTrigger) || slow.slow > 1 {
-		t.Errorf("tests %v are reported, after %d slow writes", tests, slow.slow)
-	}
-}
-
-// One report of each namespace comes first, and a namespace that was served last comes last.
-func TestInTurn(t *testing.T) {
-	var changes []healthChange
-	for _, name := range []string{"a/1", "a/2", "a/3", "c/1", "b/1", "b/2"} {
-		namespace, merchant, _ := strings.Cut(name, "/")
-		changes = append(changes, healthChange{endpoint: endpoints.Endpoint{Merchant: types.NamespacedName{Namespace: namespace, Name: merchant}}})
-	}
-	for behind, want := range map[string]string{
-		"":   "a/1 b/1 c/1 a/2 b/2 a/3",
-		"a":  "b/1 c/1 a/1 b/2 a/2 a/3",
-		"bb": "c/1 a/1 b/1 a/2 b/2 a/3",
-		"c":  "a/1 b/1 c/1 a/2 b/2 a/3",
-	} {
-		var got []string
-		for _, change := range inTurn(changes, behind) {
-			got = append(got, change.endpoint.Merchant.String())
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("behind %q: %v, want %s", behind, got, want)
-		}
+	if tests := f.reports.Triggers(); !slices.Contains(tests, victim.TestTrigger) || slow.total() > 2*reportTimeout {
+		t.Errorf("tests %v are reported, after %s of slow writes", tests, slow.total())
 	}
 }
 

@@ -94,6 +94,8 @@ type Reporter struct {
 
 	// lastReported is the namespace of the last report of health: the next round begins behind it.
 	lastReported string
+	// lastChanged and lastBlocked are the same for changes and for blocked addresses.
+	lastChanged, lastBlocked string
 	// nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
 	nextBlocked, nextRefresh session.Bucket
 

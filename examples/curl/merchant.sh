@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # A merchant's till in shell. It needs bash, curl 7.71 or later, and openssl.
 #
-#   merchant.sh charge ORDER AMOUNT_CENTS   charge an order and wait for its end; exit 0 only if it is paid
-#   merchant.sh verify HEADERS BODY         verify a webhook that is in two files; print its id
+#   merchant.sh charge ORDER AMOUNT_CENTS            charge an order and wait for its end; exit 0 only if it is paid
+#   merchant.sh refund SESSION RETURN AMOUNT_CENTS   ask for a refund of a paid session; exit 0 unless it is rejected
+#   merchant.sh verify HEADERS BODY                  verify a webhook that is in two files; print its id
 #
 # Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT of one request in seconds (default 10).
 set -euo pipefail
@@ -24,7 +25,7 @@ call() {
     -H @<(printf 'Authorization: Bearer %s\n' "$API_KEY") -D "$answer/headers" -o "$answer/body" -w '%{http_code}' "$@") || status=000
   case $status in
     2??) ;;
-    000 | 429 | 5??) fail "gave up: $status $(<"$answer/body"), $(request_id). Run the same command again: it continues this charge" ;;
+    000 | 429 | 5??) fail "gave up: $status $(<"$answer/body"), $(request_id). Run the same command again: it charges and refunds nothing twice" ;;
     *) fail "refused: $status $(<"$answer/body"), $(request_id)" ;;
   esac
 }
@@ -64,6 +65,17 @@ charge() {
   [[ $status == COMPLETED ]]
 }
 
+refund() {
+  local session=$1 return=$2 amount=$3
+  [[ $session =~ ^ps_[0-9A-Za-z]+$ && $return =~ ^[A-Za-z0-9._-]{1,200}$ && $amount =~ ^[1-9][0-9]{0,8}$ ]] || usage
+  # The key is of the return: whatever is sent again asks for the same refund, and gets its status of now.
+  call "${API_URL%/}/api/v1/sessions/$session/refunds" -H "Idempotency-Key: return-$return" -H "Content-Type: application/json" \
+    -d "{\"amountCents\": $amount}"
+  echo "refund $(field refundId)"
+  echo "status $(field status)" # REQUESTED until the payment network has paid it back, which may take days: a webhook tells
+  [[ $(field status) != REJECTED ]]
+}
+
 # hmac prints the base64 of the HMAC-SHA256 of its input. It is made of two digests, because openssl takes the key of an HMAC only
 # as an argument, which everybody on the machine can see.
 hmac() {
@@ -100,6 +112,6 @@ verify() {
 }
 
 case $#-${1:-} in
-  3-charge | 3-verify) "$@" ;;
+  3-charge | 4-refund | 3-verify) "$@" ;;
   *) usage ;;
 esac

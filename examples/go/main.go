@@ -1,7 +1,8 @@
 // A merchant's till, and in webhook.go its webhook receiver. They need Go 1.22 or later and no modules.
 //
-//	go run . charge ORDER AMOUNT_CENTS   charge an order and wait for its end; exit 0 only if it is paid
-//	go run . listen PORT                 receive webhooks on 127.0.0.1
+//	go run . charge ORDER AMOUNT_CENTS            charge an order and wait for its end; exit 0 only if it is paid
+//	go run . refund SESSION RETURN AMOUNT_CENTS   ask for a refund of a paid session; exit 0 unless it is rejected
+//	go run . listen PORT                          receive webhooks on 127.0.0.1
 //
 // Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT in seconds (default 10); LIVEMODE=false receives from test mode.
 package main
@@ -32,6 +33,7 @@ type session struct {
 	ID         string `json:"sessionId"`
 	Status     string `json:"status"`
 	Idempotent bool   `json:"idempotent"`
+	RefundID   string `json:"refundId"` // if a refund is answered, of which Status is
 }
 
 // once sends a request and returns whatever answer there is.
@@ -74,7 +76,7 @@ func send(method, path, idempotencyKey string, body []byte) (s session, header h
 			pause = time.Duration(retryAfter) * time.Second
 		}
 		if time.Now().Add(pause).After(giveUp) {
-			log.Fatalf("gave up: %s. Run the same command again: it continues this charge", problem)
+			log.Fatalf("gave up: %s. Run the same command again: it charges and refunds nothing twice", problem)
 		}
 		log.Printf("%s; next attempt in %s", problem, pause)
 		time.Sleep(pause)
@@ -104,19 +106,31 @@ func charge(order, amountCents string) {
 	}
 }
 
+func refund(sessionID, name, amountCents string) {
+	// The key is of the return: whatever is sent again asks for the same refund, and gets its status of now.
+	r, _ := send("POST", "/api/v1/sessions/"+sessionID+"/refunds", "return-"+name, fmt.Appendf(nil, `{"amountCents": %s}`, amountCents))
+	fmt.Println("refund", r.RefundID)
+	fmt.Println("status", r.Status) // REQUESTED until the payment network has paid it back, which may take days: a webhook tells
+	if r.Status == "REJECTED" {
+		os.Exit(1)
+	}
+}
+
 func main() {
 	log.SetFlags(0)
 	if timeout, err := time.ParseDuration(os.Getenv("TIMEOUT") + "s"); err == nil {
 		client.Timeout = timeout
 	}
-	line := regexp.MustCompile(`^(?:charge ([A-Za-z0-9._-]{1,200}) ([1-9][0-9]{0,8})|listen ([0-9]+))$`)
+	line := regexp.MustCompile(`^(?:charge|refund (ps_[0-9A-Za-z]+)) ([A-Za-z0-9._-]{1,200}) ([1-9][0-9]{0,8})$|^listen ([0-9]+)$`)
 	switch words := line.FindStringSubmatch(strings.Join(os.Args[1:], " ")); {
 	case words == nil:
-		log.Print("usage: charge ORDER AMOUNT_CENTS | listen PORT")
+		log.Print("usage: charge ORDER AMOUNT_CENTS | refund SESSION RETURN AMOUNT_CENTS | listen PORT")
 		os.Exit(2)
-	case words[3] != "":
-		listen(words[3])
+	case words[4] != "":
+		listen(words[4])
+	case words[1] != "":
+		refund(words[1], words[2], words[3])
 	default:
-		charge(words[1], words[2])
+		charge(words[2], words[3])
 	}
 }

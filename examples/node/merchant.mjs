@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // A merchant's till and webhook receiver. It needs Node.js 18 or later and no packages.
 //
-//   node merchant.mjs charge ORDER AMOUNT_CENTS   charge an order and wait for its end; exit 0 only if it is paid
-//   node merchant.mjs listen PORT                 receive webhooks on 127.0.0.1
+//   node merchant.mjs charge ORDER AMOUNT_CENTS            charge an order and wait for its end; exit 0 only if it is paid
+//   node merchant.mjs refund SESSION RETURN AMOUNT_CENTS   ask for a refund of a paid session; exit 0 unless it is rejected
+//   node merchant.mjs listen PORT                          receive webhooks on 127.0.0.1
 //
 // Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT in seconds (default 10); LIVEMODE=false receives from test mode.
 import { createHmac, timingSafeEqual } from "node:crypto";
@@ -38,7 +39,7 @@ async function send(method, path, { body, idempotencyKey } = {}) {
       // A lost connection, a timeout or half an answer: nobody knows whether the session exists.
       problem = `no answer: ${error.cause?.message ?? error.message}`;
     }
-    if (Date.now() / 1000 + pause > giveUp) fail(`gave up: ${problem}. Run the same command again: it continues this charge`);
+    if (Date.now() / 1000 + pause > giveUp) fail(`gave up: ${problem}. Run the same command again: it charges and refunds nothing twice`);
     console.error(`${problem}; next attempt in ${pause} s`);
     await sleep(pause * 1000);
   }
@@ -62,6 +63,15 @@ async function charge(order, amountCents) {
   }
   console.log(`status ${session.status}`);
   process.exitCode = session.status === "COMPLETED" ? 0 : 1;
+}
+
+async function refund(session, name, amountCents) {
+  // The key is of the return: whatever is sent again asks for the same refund, and gets its status of now.
+  const body = JSON.stringify({ amountCents: Number(amountCents) });
+  const { answer } = await send("POST", `/api/v1/sessions/${session}/refunds`, { body, idempotencyKey: `return-${name}` });
+  console.log(`refund ${answer.refundId}`);
+  console.log(`status ${answer.status}`); // REQUESTED until the payment network has paid it back, which may take days: a webhook tells
+  process.exitCode = answer.status === "REJECTED" ? 1 : 0;
 }
 
 // verified says whether a webhook is genuine and recent. body is the raw body: JSON that was parsed and written again has other bytes.
@@ -115,13 +125,15 @@ function listen(port) {
   }).listen(port, "127.0.0.1");
 }
 
-const [, order, amountCents, port] =
-  /^(?:charge ([\w.-]{1,200}) ([1-9]\d{0,8})|listen (\d+))$/.exec(process.argv.slice(2).join(" ")) ?? [];
-if (order) {
-  await charge(order, amountCents);
-} else if (port) {
+const [, session, name, amountCents, port] =
+  /^(?:charge|refund (ps_[0-9A-Za-z]+)) ([\w.-]{1,200}) ([1-9]\d{0,8})$|^listen (\d+)$/.exec(process.argv.slice(2).join(" ")) ?? [];
+if (port) {
   listen(port);
+} else if (session) {
+  await refund(session, name, amountCents);
+} else if (name) {
+  await charge(name, amountCents);
 } else {
-  console.error("usage: merchant.mjs charge ORDER AMOUNT_CENTS | listen PORT");
+  console.error("usage: merchant.mjs charge ORDER AMOUNT_CENTS | refund SESSION RETURN AMOUNT_CENTS | listen PORT");
   process.exitCode = 2;
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A merchant's till and webhook receiver. It needs Python 3.9 or later and no packages.
 
-    merchant.py charge ORDER AMOUNT_CENTS   charge an order and wait for its end; exit 0 only if it is paid
-    merchant.py listen PORT                 receive webhooks on 127.0.0.1
+    merchant.py charge ORDER AMOUNT_CENTS            charge an order and wait for its end; exit 0 only if it is paid
+    merchant.py refund SESSION RETURN AMOUNT_CENTS   ask for a refund of a paid session; exit 0 unless it is rejected
+    merchant.py listen PORT                          receive webhooks on 127.0.0.1
 
 Environment: API_URL and API_KEY, or WEBHOOK_SECRET; TIMEOUT in seconds (default 10); LIVEMODE=false receives from test mode.
 """
@@ -58,7 +59,7 @@ def send(method, path, body=None, **headers):
             if answered.get("Retry-After", "").isdecimal():
                 pause = int(answered["Retry-After"])
         if time.monotonic() + pause > give_up:
-            sys.exit(f"gave up: {problem}. Run the same command again: it continues this charge")
+            sys.exit(f"gave up: {problem}. Run the same command again: it charges and refunds nothing twice")
         print(f"{problem}; next attempt in {pause} s", file=sys.stderr, flush=True)
         time.sleep(pause)
 
@@ -80,6 +81,15 @@ def charge(order, amount_cents):
         session, _ = send("GET", path)
     print("status", session["status"])
     return 0 if session["status"] == "COMPLETED" else 1
+
+
+def refund(session_id, name, amount_cents):
+    # The key is of the return: whatever is sent again asks for the same refund, and gets its status of now.
+    body = json.dumps({"amountCents": int(amount_cents)}).encode()
+    answer, _ = send("POST", f"/api/v1/sessions/{session_id}/refunds", body, **{"Idempotency-Key": "return-" + name})
+    print("refund", answer["refundId"])
+    print("status", answer["status"])  # REQUESTED until the payment network has paid it back, which may take days: a webhook tells
+    return 1 if answer["status"] == "REJECTED" else 0
 
 
 def verified(secret, headers, body):
@@ -120,6 +130,17 @@ def handle(event_id, event):
             print("cancel order", data.get("orderRef"), flush=True)
 
 
+def read_body(headers, stream):
+    """The body of a request, at most 64 KiB. Some proxies send it in chunks, without a Content-Length."""
+    if headers.get("Transfer-Encoding", "").lower() != "chunked":
+        return stream.read(min(abs(int(headers.get("Content-Length", 0))), 64 << 10))
+    body = b""
+    while 0 < (size := int(stream.readline(64).partition(b";")[0], 16)) <= (64 << 10) - len(body):
+        body += stream.read(size)
+        stream.readline(64)  # the end of the chunk
+    return body
+
+
 def listen(port):
     secret = base64.b64decode(os.environ["WEBHOOK_SECRET"].removeprefix("whsec_"))
     if len(secret) < 24:
@@ -131,7 +152,7 @@ def listen(port):
         log_message = lambda *_: None
 
         def do_POST(self):
-            body = self.rfile.read(min(abs(int(self.headers.get("Content-Length", 0))), 64 << 10))
+            body = read_body(self.headers, self.rfile)
             genuine = verified(secret, self.headers, body)
             event = json.loads(body) if genuine else {}
             if event.get("livemode") is live:
@@ -143,8 +164,13 @@ def listen(port):
 
 
 if __name__ == "__main__":
-    match = re.fullmatch(r"charge ([A-Za-z0-9._-]{1,200}) ([1-9][0-9]{0,8})|listen ([0-9]+)", " ".join(sys.argv[1:]))
+    match = re.fullmatch(
+        r"(?:charge|refund (ps_[0-9A-Za-z]+)) ([A-Za-z0-9._-]{1,200}) ([1-9][0-9]{0,8})|listen ([0-9]+)", " ".join(sys.argv[1:])
+    )
     if not match:
         print(__doc__, file=sys.stderr)
         sys.exit(2)
-    sys.exit(listen(match[3]) if match[3] else charge(match[1], match[2]))
+    session_id, name, amount_cents, port = match.groups()
+    if port:
+        sys.exit(listen(port))
+    sys.exit(refund(session_id, name, amount_cents) if session_id else charge(name, amount_cents))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -41,13 +42,13 @@ type api struct {
 
 // read says what is to be paid.
 func (a *api) read(ctx context.Context, id string) (s session, err error) {
-	err = a.call(ctx, http.MethodGet, id, nil, &s)
+	err = a.call(ctx, http.MethodGet, "sessions/"+id, nil, &s)
 	return s, err
 }
 
 // hold keeps everybody else from paying the session for some seconds; 0 releases it.
 func (a *api) hold(ctx context.Context, p payment, seconds int) error {
-	return a.call(ctx, http.MethodPost, p.Session.ID+"/hold", map[string]any{"paymentRef": p.Ref, "seconds": seconds}, new(any))
+	return a.call(ctx, http.MethodPost, "sessions/"+p.Session.ID+"/hold", map[string]any{"paymentRef": p.Ref, "seconds": seconds}, new(any))
 }
 
 // settle reports how a payment ended, and says whether its money must go back.
@@ -55,17 +56,57 @@ func (a *api) settle(ctx context.Context, p payment, outcome string) (refund boo
 	var answer struct {
 		Action string `json:"action"`
 	}
-	err = a.call(ctx, http.MethodPost, p.Session.ID+"/settlement", map[string]any{
+	err = a.call(ctx, http.MethodPost, "sessions/"+p.Session.ID+"/settlement", map[string]any{
 		"paymentRef": p.Ref, "outcome": outcome, "amountCents": p.Session.AmountCents, "currency": p.Session.Currency, "paidAt": p.At.UnixMilli(),
 	}, &answer)
 	return answer.Action == "REFUND_REQUIRED", err
 }
 
-// confirm reports that the money of a payment has gone back, under a name for this movement of money that is always the same.
-func (a *api) confirm(ctx context.Context, p payment) error {
-	return a.call(ctx, http.MethodPost, p.Session.ID+"/refunds", map[string]any{
-		"paymentRef": p.Ref, "refundRef": "back-" + p.Ref, "amountCents": p.Session.AmountCents,
+// owed is a refund that this rail owes.
+type owed struct {
+	SessionID  string `json:"sessionId"`
+	PaymentRef string `json:"paymentRef"`
+	// RefundRef is the name of this one movement of money: the API says the same one again until the refund is confirmed.
+	RefundRef   string `json:"refundRef"`
+	AmountCents int64  `json:"amountCents"`
+	Cause       string `json:"cause"`
+}
+
+// causeRequested is the cause of a refund that a merchant asks for, and that a rail may reject.
+const causeRequested = "requested"
+
+// owedPage is a part of the list of what this rail owes, the oldest first.
+type owedPage struct {
+	Refunds []owed `json:"refunds"`
+	Cursor  string `json:"cursor"` // of the next page; empty: there is none
+	// Incomplete: some could not be read now.
+	Incomplete bool `json:"incomplete"`
+}
+
+// owed reads a page of the list; after is the cursor of the page before, or empty.
+func (a *api) owed(ctx context.Context, after string) (page owedPage, err error) {
+	path := "refunds"
+	if after != "" {
+		path += "?after=" + url.QueryEscape(after)
+	}
+	_, err = a.send(ctx, http.MethodGet, path, nil, &page)
+	return page, err
+}
+
+// confirm reports that money has gone back. After an error the next list says it again.
+func (a *api) confirm(ctx context.Context, o owed) error {
+	_, err := a.send(ctx, http.MethodPost, "sessions/"+o.SessionID+"/refunds", map[string]any{
+		"paymentRef": o.PaymentRef, "refundRef": o.RefundRef, "amountCents": o.AmountCents,
 	}, new(any))
+	return err
+}
+
+// reject reports that money has not gone back, and will not.
+func (a *api) reject(ctx context.Context, o owed, reason string) error {
+	_, err := a.send(ctx, http.MethodPost, "sessions/"+o.SessionID+"/refunds", map[string]any{
+		"paymentRef": o.PaymentRef, "refundRef": o.RefundRef, "outcome": "REJECTED", "reason": reason,
+	}, new(any))
+	return err
 }
 
 // call sends a request until it is answered or refused. One whose answer was lost may have been applied: the same one again gets the answer of
@@ -92,7 +133,7 @@ func (a *api) send(ctx context.Context, method, path string, body, answer any) (
 	if err != nil {
 		return 0, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, a.url+"/internal/v1/sessions/"+path, bytes.NewReader(encoded))
+	request, err := http.NewRequestWithContext(ctx, method, a.url+"/internal/v1/"+path, bytes.NewReader(encoded))
 	if err != nil {
 		return 0, err
 	}
@@ -106,7 +147,7 @@ func (a *api) send(ctx context.Context, method, path string, body, answer any) (
 		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20)) // no page of the list is longer
 	if err != nil {
 		return 0, err
 	}

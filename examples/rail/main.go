@@ -2,8 +2,9 @@
 // says why each step is as it is. It needs Go and no modules, moves no money, and asks nobody who they are.
 //
 //	api.go      the requests to the internal port, and what to do without an answer
-//	bank.go     hold, pay, report, refund
-//	journal.go  what survives a crash
+//	rail.go     hold, pay, report
+//	refunds.go  what is to be paid back
+//	books.go    the bank itself, whose books survive a crash
 //	page.go     what the payer sees
 package main
 
@@ -21,23 +22,20 @@ func main() {
 	address := flag.String("address", "127.0.0.1:8086", "host:port to listen on; payers come to /pay/SESSION")
 	internalURL := flag.String("internal-api", "http://merchant-operator-apiserver-internal.merchant-operator-system:8081", "URL of the internal port")
 	tokenFile := flag.String("token-file", "/var/run/secrets/merchant-operator/token", "file with the token of this program's service account")
-	journalPath := flag.String("journal", "payments.jsonl", "file that remembers payments")
+	booksPath := flag.String("books", "books.jsonl", "file in which the bank writes which money has moved")
+	period := flag.Duration("refunds-every", time.Minute, "how often to ask what is to be paid back")
 	returnURL := flag.String("return-url", "", "address of the payer's page, with {sessionId}; empty: the bank's page links to none")
 	flag.Parse()
-	journal, err := openJournal(*journalPath)
+	books, err := openBooks(*booksPath)
 	if err != nil {
 		log.Fatal(err)
 	}
-	b := &bank{
-		// A report may wait for replicas of Redis, so give it time.
-		api:     &api{strings.TrimSuffix(*internalURL, "/"), *tokenFile, &http.Client{Timeout: 10 * time.Second}},
-		journal: journal,
-	}
-	for _, p := range journal.list() {
-		go b.finish(context.Background(), p) // what an earlier run has left
-	}
+	// A report may wait for replicas of Redis, so give it time.
+	r := newRail(&api{strings.TrimSuffix(*internalURL, "/"), *tokenFile, &http.Client{Timeout: 10 * time.Second}}, books)
+	r.reportAll(context.Background())
+	go r.payBack(context.Background(), *period)
 	const patience = 30 * time.Second
-	server := &http.Server{Addr: *address, Handler: b.routes(*returnURL), ReadTimeout: patience, WriteTimeout: patience}
+	server := &http.Server{Addr: *address, Handler: r.routes(*returnURL), ReadTimeout: patience, WriteTimeout: patience}
 	log.Printf("paying at http://%s/pay/SESSION", *address)
-	log.Fatal(server.ListenAndServe()) // a bank may be killed at any time: its journal knows what is left
+	log.Fatal(server.ListenAndServe()) // a bank may be killed at any time: its books say what has moved
 }

@@ -24,6 +24,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type page struct {
 	Heading, Text     string
 	CanPay, LookAgain bool
+	CanClose          bool // the account that has paid
 	Session           session
 	ReturnURL         string
 }
@@ -31,14 +32,18 @@ type page struct {
 // patienceOfPayer is how long a payer looks at a page that loads.
 const patienceOfPayer = 8 * time.Second
 
-func (b *bank) routes(returnURL string) http.Handler {
+func (r *rail) routes(returnURL string) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/pay/{session}", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), patienceOfPayer)
+	mux.HandleFunc("/pay/{session}", func(w http.ResponseWriter, request *http.Request) {
+		ctx, cancel := context.WithTimeout(request.Context(), patienceOfPayer)
 		defer cancel()
-		s, shown := b.look(ctx, r.PathValue("session"))
-		if r.Method == http.MethodPost && shown.CanPay {
-			shown = b.press(ctx, s, r.PostFormValue("action"))
+		s, shown := r.look(ctx, request.PathValue("session"))
+		switch action := request.PostFormValue("action"); {
+		case request.Method != http.MethodPost:
+		case shown.CanPay:
+			shown = r.press(ctx, s, action)
+		case shown.CanClose && action == "close":
+			shown = r.closeAccount(s)
 		}
 		shown.Session, shown.ReturnURL = s, strings.Replace(returnURL, "{sessionId}", s.ID, 1)
 		header := w.Header()
@@ -50,7 +55,7 @@ func (b *bank) routes(returnURL string) http.Handler {
 	})
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(b.journal.list())
+		_ = json.NewEncoder(w).Encode(r.list())
 	})
 	// Only this bank's own page may press its buttons.
 	return http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, 1<<10))
@@ -69,14 +74,21 @@ var ended = map[string]page{
 }
 
 // look reads a session, and says whether it can be paid.
-func (b *bank) look(ctx context.Context, id string) (session, page) {
+func (r *rail) look(ctx context.Context, id string) (session, page) {
 	if !sessionID.MatchString(id) {
 		return session{}, notFound
 	}
-	if p, found := b.journal.find(id); found && p.Step != stepSettled { // whatever became of the session: money has moved
+	if p, found := r.find(id); found && p.Step != stepSettled { // whatever became of the session: money has moved
 		return p.Session, explain(p)
+	} else if found {
+		paid := ended["COMPLETED"]
+		if p.BackCents > 0 {
+			paid.Text = explain(p).Text
+		}
+		paid.CanClose = !p.Closed
+		return p.Session, paid
 	}
-	s, err := b.api.read(ctx, id)
+	s, err := r.api.read(ctx, id)
 	switch {
 	case errors.As(err, new(apiError)):
 		return session{}, notFound
@@ -97,14 +109,14 @@ var refused = map[apiError]page{
 }
 
 // press does what the payer has pressed.
-func (b *bank) press(ctx context.Context, s session, action string) page {
+func (r *rail) press(ctx context.Context, s session, action string) page {
 	if action != "pay" { // no money has moved, and none will under this reference
-		if _, err := b.api.settle(ctx, newPayment(s), "FAILED"); err != nil {
+		if _, err := r.api.settle(ctx, newPayment(s), "FAILED"); err != nil {
 			log.Printf("decline session %s: %v", s.ID, err) // it expires
 		}
 		return page{Heading: "Declined", Text: "You have not paid."}
 	}
-	p, err := b.pay(ctx, s)
+	p, err := r.pay(ctx, s)
 	if err == nil {
 		return explain(p)
 	}
@@ -113,18 +125,27 @@ func (b *bank) press(ctx context.Context, s session, action string) page {
 	if errors.As(err, &reason) && refused[reason].Heading != "" {
 		return refused[reason]
 	}
-	if _, now := b.look(ctx, s.ID); !now.CanPay { // the session has ended, or this bank has moved money for it
+	if _, now := r.look(ctx, s.ID); !now.CanPay { // the session has ended, or this bank has moved money for it
 		return now
 	}
 	return page{Heading: "Not now", Text: "We cannot move money now. You have not paid.", LookAgain: true}
 }
 
+// closeAccount closes the account that has paid a session, so that the bank rejects what the shop wants to give back.
+func (r *rail) closeAccount(s session) page {
+	p, _ := r.find(s.ID)
+	r.books.closeAccount(p.Ref)
+	return page{Heading: "Account closed", Text: "It takes no money back any more."}
+}
+
 // explain says where the money is that has moved. The reader may be another payer of the same code.
 func explain(p payment) page {
 	switch {
+	case p.Step == stepSettled && p.BackCents > 0:
+		return page{Heading: "Paid", Text: "The shop gave " + amount(p.BackCents, p.Session.Currency) + " back.", CanClose: !p.Closed}
 	case p.Step == stepSettled:
-		return page{Heading: "Paid", Text: "The shop knows."}
-	case p.Step == stepBack, p.Step == stepConfirmed:
+		return page{Heading: "Paid", Text: "The shop knows.", CanClose: !p.Closed}
+	case p.Step == stepRefused && p.BackCents == p.Session.AmountCents:
 		return page{Heading: "Sent back", Text: "The shop could not take the payment. The money is back."}
 	case p.Problem != "":
 		return page{Heading: "We are checking this payment", Text: "The money has moved, and we must ask the shop what became of it. Do not pay again."}
@@ -132,14 +153,17 @@ func explain(p payment) page {
 	return page{Heading: "We are telling the shop", Text: "The money has moved. Do not pay again: the shop will know soon, or the money comes back.", LookAgain: true}
 }
 
-// Amount writes minor units, such as 1250 EUR, as 12.50 EUR. Most currencies have two digits; ask ISO 4217 for the others.
-func (s session) Amount() string {
+// Amount is what the session costs.
+func (s session) Amount() string { return amount(s.AmountCents, s.Currency) }
+
+// amount writes minor units, such as 1250 EUR, as 12.50 EUR. Most currencies have two digits; ask ISO 4217 for the others.
+func amount(cents int64, currency string) string {
 	digits := 2
-	switch s.Currency {
+	switch currency {
 	case "CLP", "ISK", "JPY", "KRW", "PYG", "UGX", "VND", "XAF", "XOF", "XPF":
 		digits = 0
 	case "BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND":
 		digits = 3
 	}
-	return fmt.Sprintf("%.*f %s", digits, float64(s.AmountCents)/math.Pow10(digits), s.Currency)
+	return fmt.Sprintf("%.*f %s", digits, float64(cents)/math.Pow10(digits), currency)
 }

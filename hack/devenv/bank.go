@@ -18,8 +18,8 @@ func (e *environment) startBank(ctx context.Context) error {
 		return fmt.Errorf("write the token of the rail: %w", err)
 	}
 	stop, err := e.programs.keep("bank", filepath.Join(e.root, "bin", "rail"), "--address", e.addresses.bank,
-		"--internal-api", "http://"+e.addresses.internal[0], "--token-file", token, "--journal", filepath.Join(e.directory, "payments.jsonl"),
-		"--return-url", "http://"+e.addresses.public[0]+"/pay/{sessionId}")
+		"--internal-api", "http://"+e.addresses.internal[0], "--token-file", token, "--books", filepath.Join(e.directory, "books.jsonl"),
+		"--refunds-every", "2s", "--return-url", "http://"+e.addresses.public[0]+"/pay/{sessionId}")
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func testStop(t *testing.T, root string) {
 	}{
 		{
 			name: "a Redis server, SIGTERM", redis: server,
-			pages: []string{"README.md", "docs/first-hour.md", "examples/README.md", "docs/test-mode.md", "docs/rail.md", "docs/unauthorized.md"},
+			pages: []string{"README.md", "docs/first-hour.md", "examples/README.md", "docs/test-mode.md", "docs/api.md", "docs/rail.md", "docs/unauthorized.md"},
 			stop:  syscall.SIGTERM, wantExit: 0,
 		},
 		{

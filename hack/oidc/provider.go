@@ -53,6 +53,7 @@ func newProvider(issuer string, client client, users []user) (*provider, error) 
 	global := make([]byte, secretBytes)
 	_, _ = rand.Read(global)
 	config := &fosite.Config{GlobalSecret: global, IDTokenIssuer: issuer, EnforcePKCE: true, ScopeStrategy: fosite.ExactScopeStrategy}
+	config.ClientSecretsHasher = &fosite.BCrypt{Config: config} // the default is set with the first request, unsynchronized
 	p := &provider{issuer: issuer, users: users, key: &jose.JSONWebKey{Key: private, KeyID: "1", Algorithm: "RS256", Use: "sig"}}
 	signingKey := func(context.Context) (any, error) { return p.key, nil }
 	p.oauth2 = compose.Compose(config, store, &compose.CommonStrategy{

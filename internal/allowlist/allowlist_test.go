@@ -22,13 +22,13 @@ func TestTest(t *testing.T) {
 		"203.0.113.0": true, "203.0.113.255": true, "203.0.114.0": false, "198.51.100.7": true, "198.51.100.8": false,
 		"2001:db8::1": true, "2001:DB8:0:ffff::1": true, "2001:db8:1::1": false,
 		"::ffff:203.0.113.7": true, "::ffff:203.0.114.7": false, "fe80::1%eth0": true, "fe80::2%eth0": false,
-		" 203.0.113.7\t": true, "203.0.113.7:443": true, "[2001:db8::1]:443": true,
+		" 203.0.113.7\t": true, "203.0.113.7:443": true, "[2001:db8::1]:443": true, "[2001:db8::1]": true,
 	} {
 		if got, err := list.Test(address); err != nil || got != want {
 			t.Errorf("%q: %v, %v; want %v", address, got, err, want)
 		}
 	}
-	for _, address := range []string{"", "shop.example", "203.0.113", "203.0.113.007", "203.0.113.0/24", "203.0.113.7, 203.0.113.8", "[2001:db8::1]"} {
+	for _, address := range []string{"", "shop.example", "203.0.113", "203.0.113.007", "203.0.113.0/24", "203.0.113.7, 203.0.113.8", "[203.0.113.7]"} {
 		if allowed, err := list.Test(address); err == nil || allowed {
 			t.Errorf("%q is taken for an address", address)
 		}

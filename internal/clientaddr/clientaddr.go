@@ -76,6 +76,9 @@ func Parse(hop string) (netip.Addr, error) {
 	if address, err := netip.ParseAddr(hop); err == nil {
 		return normalize(address), nil
 	}
+	if strings.HasSuffix(hop, "]") { // an IPv6 address in brackets, without a port
+		hop += ":0"
+	}
 	if withPort, err := netip.ParseAddrPort(hop); err == nil {
 		return normalize(withPort.Addr()), nil
 	}

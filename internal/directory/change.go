@@ -9,8 +9,8 @@ import (
 
 // KeyHandler is called with each change of a key, so that replicas which have not seen it learn of it. The directory refuses at once what a
 // change refuses, before the call: how slow the handler is must not delay the end of a key, nor the changes of other keys. What a change newly
-// accepts waits until the handler has written it: a replica that sees nothing but the deletion of the key later finds there what
-// it has to revoke. The methods return at once. Calls for one key are in the order of its changes. The records have only what an override needs.
+// accepts waits until the handler has written it to Redis: a replica that later sees only the deletion of the key finds in Redis what it must
+// revoke. The methods return at once. Calls for one key are in the order of its changes. The records have only what an override needs.
 type KeyHandler interface {
 	// KeyUpdated is called with a newer record of a key. It calls written, once, when other replicas can know the record, or when it has failed to
 	// write it and tries again later.

@@ -280,12 +280,12 @@ func TestIdentify_NarrowedByTheNextVersion(t *testing.T) {
 		"fewer permissions":              {nil, map[string]any{"permissions": []string{"read"}}, []v1alpha1.Permission{"read"}, true, true},
 		"other permissions":              {few, map[string]any{"permissions": []string{"read"}}, []v1alpha1.Permission{"read"}, true, false},
 		"no permission":                  {nil, map[string]any{"permissions": []string{}}, []v1alpha1.Permission{}, true, true},
-		"permissions of that time":       {nil, map[string]any{"permissions": []string{"refund", "*"}}, []v1alpha1.Permission{}, true, true},
-		"fewer addresses":                {nil, map[string]any{"ipAllowlist": []string{"203.0.113.0/24"}}, v1alpha1.Permissions(), true, false},
+		"permissions of that time":       {nil, map[string]any{"permissions": []string{"payout", "*"}}, []v1alpha1.Permission{}, true, true},
+		"fewer addresses":                {nil, map[string]any{"ipAllowlist": []string{"203.0.113.0/24"}}, v1alpha1.ImpliedPermissions(), true, false},
 		"other addresses":                {few, map[string]any{"ipAllowlist": []string{"198.51.100.7"}}, []v1alpha1.Permission{"create"}, false, true},
-		"addresses of that time":         {nil, map[string]any{"ipAllowlist": []string{"till.shop.example"}}, v1alpha1.Permissions(), false, false},
-		"addresses and one of that time": {nil, map[string]any{"ipAllowlist": []string{"till.shop.example", "203.0.113.7"}}, v1alpha1.Permissions(), true, false},
-		"all permissions":                {few, map[string]any{"permissions": nil}, v1alpha1.Permissions(), true, false},
+		"addresses of that time":         {nil, map[string]any{"ipAllowlist": []string{"till.shop.example"}}, v1alpha1.ImpliedPermissions(), false, false},
+		"addresses and one of that time": {nil, map[string]any{"ipAllowlist": []string{"till.shop.example", "203.0.113.7"}}, v1alpha1.ImpliedPermissions(), true, false},
+		"all permissions":                {few, map[string]any{"permissions": nil}, v1alpha1.ImpliedPermissions(), true, false},
 		"all addresses":                  {few, map[string]any{"ipAllowlist": nil}, []v1alpha1.Permission{"create"}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,10 +12,10 @@ type Permissions uint8
 // known are the permissions of this version, by their bits.
 var known = v1alpha1.Permissions()
 
-// NewPermissions reads those of a record: nil is everything, and an unknown word grants nothing.
+// NewPermissions reads those of a record: nil is what a record implies, and an unknown word grants nothing.
 func NewPermissions(words []v1alpha1.Permission) Permissions {
 	if words == nil {
-		words = known
+		words = v1alpha1.ImpliedPermissions()
 	}
 	var p Permissions
 	for bit, permission := range known {

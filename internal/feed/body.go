@@ -87,6 +87,7 @@ type refundData struct {
 	Currency      string `json:"currency"`
 	PaymentCents  int64  `json:"paymentCents"`
 	RefundedCents int64  `json:"refundedCents"` // of the payment, so far
+	Reason        string `json:"reason,omitempty"`
 }
 
 func newSessionData(event Event) sessionData {
@@ -116,6 +117,7 @@ func newSessionData(event Event) sessionData {
 		data.PaymentRef = refund.PaymentRef
 		data.Refund = &refundData{
 			RefundRef: refund.Ref, AmountCents: refund.AmountCents, Currency: refund.Currency, PaymentCents: refund.PaymentCents, RefundedCents: refund.RefundedCents,
+			Reason: refund.Reason,
 		}
 	}
 	return data

@@ -258,7 +258,13 @@ func golden(t testing.TB) map[string]feed.Event {
 			session.Payment{Ref: "card-2002", AmountCents: 1249, Currency: "USD"}, created),
 		"session.payment_refunded": refunding(
 			settled(event(t, v1alpha1.EventPaymentRefunded, session.Completed), "", ""),
-			feed.Refund{session.Refund{Ref: "refund-7", PaymentRef: "card-1001", AmountCents: 500}, "EUR", 1250, 750}),
+			feed.Refund{session.Refund{Ref: "refund-7", PaymentRef: "card-1001", AmountCents: 500}, "EUR", 1250, 750, ""}),
+		"session.refund_requested": refunding(
+			settled(event(t, v1alpha1.EventRefundRequested, session.Completed), "", ""),
+			feed.Refund{session.Refund{Ref: "rf_3b1f0a9c5d7e2f4a6b8c0d1e", PaymentRef: "card-1001", AmountCents: 500}, "EUR", 1250, 0, "one cup was cold"}),
+		"session.refund_rejected": refunding(
+			settled(event(t, v1alpha1.EventRefundRejected, session.Completed), "", ""),
+			feed.Refund{session.Refund{Ref: "rf_3b1f0a9c5d7e2f4a6b8c0d1e", PaymentRef: "card-1001", AmountCents: 500}, "EUR", 1250, 0, "account closed"}),
 		"key.rotated": rotated(feed.KeyRotation{
 			KeyID: "abcdefgh2345", Prefix: "mk_live_abcdefgh2345_4fK9", Generation: 2, Cause: v1alpha1.RotationAPI,
 		}),

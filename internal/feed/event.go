@@ -46,7 +46,7 @@ type SessionChange struct {
 	// Payment is the subject of session.late_payment and session.payment_mismatch, else nil: money that
 	// arrived, did not settle the session, and is to be refunded.
 	Payment *session.Payment
-	// Refund is the subject of session.payment_refunded, else nil.
+	// Refund is the subject of session.payment_refunded, refund_requested and refund_rejected, else nil.
 	Refund *Refund
 }
 
@@ -56,8 +56,10 @@ type Refund struct {
 
 	// Currency is the ISO 4217 code of the payment's currency.
 	Currency string
-	// PaymentCents is the amount of the payment, RefundedCents the sum of its refunds so far, this one among them.
+	// PaymentCents is the amount of the payment, RefundedCents the sum of its refunds so far, this one among them once it is confirmed.
 	PaymentCents, RefundedCents int64
+	// Reason is why a merchant asks for it, or its rail rejects it; empty: not given.
+	Reason string
 }
 
 // KeyRotation is the API key in force after a rotation, without anything secret.
@@ -127,6 +129,12 @@ func MarkMismatch(rail session.Rail, paymentRef string) Mark {
 	return Mark("mismatch_" + digest(rail.Scope(paymentRef)))
 }
 
+// MarkRefundRequested is the mark of session.refund_requested for a request of the session.
+func MarkRefundRequested(refundID string) Mark { return Mark("asked_" + digest(refundID)) }
+
+// MarkRefundRejected is the mark of session.refund_rejected for a request of the session.
+func MarkRefundRejected(refundID string) Mark { return Mark("rejected_" + digest(refundID)) }
+
 // MarkRefund is that of session.payment_refunded for a refund of the rail.
 func MarkRefund(rail session.Rail, refundRef string) Mark {
 	return Mark("refund_" + digest(rail.Scope(refundRef)))
@@ -178,6 +186,8 @@ var subjects = map[v1alpha1.WebhookEvent]Subject{
 	v1alpha1.EventLatePayment:      AboutPayment,
 	v1alpha1.EventPaymentMismatch:  AboutPayment,
 	v1alpha1.EventPaymentRefunded:  AboutRefund,
+	v1alpha1.EventRefundRequested:  AboutRefund,
+	v1alpha1.EventRefundRejected:   AboutRefund,
 	v1alpha1.EventKeyRotated:       AboutKey,
 	v1alpha1.EventWebhookTest:      AboutTest,
 }

@@ -23,9 +23,13 @@ var (
 	ErrUnsupported = errors.New("an event of a newer version")
 )
 
-// SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (package sessionhash). v is the
-// amount of a refused payment or of a refund, which no session has, and behind a space its currency if that is not the session's. y of a refund is
-// "<amount of the payment> <sum of its refunds> <refundRef>", r the payment, and w is empty. The record is the last, on a line of its own.
+// SessionFields are what is stored of a session in its event, by the names of the session's own fields in Redis (package sessionhash). The record, f, is
+// the last, on a line of its own. Some differ from the session's:
+//
+//	v  of a refused payment or a refund: its amount, and behind a space its currency if that is not the session's; empty otherwise
+//	r  of a refund: the payment
+//	y  of a refund: "<amount of the payment> <sum of its refunds> <refundRef>"; of a request for one, or of a rejection, also " <reason>"
+//	w  of a refund: empty
 var SessionFields = [...]string{"s", "x", "e", "r", "y", "v", "w", "f"}
 
 // Append appends the event as it is stored: texts, each after a tab but the first. Those of a session are written by the script that
@@ -182,7 +186,7 @@ func (t *texts) session(event *Event, account string) {
 	switch subject := event.Subject(); {
 	case subject == AboutRefund && refused && paidAt.IsZero():
 		refund := session.Refund{Rail: rail, PaymentRef: ref, AmountCents: amount, At: event.OccurredAt}
-		change.Refund = t.refund(Refund{Refund: refund, Currency: cmp.Or(currency, read.Currency)}, reason)
+		change.Refund = t.refund(Refund{Refund: refund, Currency: cmp.Or(currency, read.Currency)}, reason, event.Kind == v1alpha1.EventPaymentRefunded)
 	case refused && subject == AboutPayment:
 		read.Reason, change.Payment = reason, &session.Payment{
 			Rail: rail, Ref: ref, Outcome: session.Completed, AmountCents: amount, Currency: cmp.Or(currency, read.Currency), PaidAt: paidAt,
@@ -198,12 +202,22 @@ func (t *texts) session(event *Event, account string) {
 		read.Status.Final() == read.EndedAt.IsZero() || !refused && event.Kind != kinds[read.Status] || refused && ref == ""
 }
 
-// refund reads what only the event of a refund has.
-func (t *texts) refund(refund Refund, text string) *Refund {
-	parts := &texts{rest: strings.Replace(strings.Replace(text, " ", "\t", 1), " ", "\t", 1), more: true}
-	refund.PaymentCents, refund.RefundedCents, refund.Ref = parts.count(), parts.count(), parts.next()
-	t.broken = t.broken || parts.broken || parts.more || refund.Ref == "" || refund.AmountCents < 1 ||
-		refund.RefundedCents < refund.AmountCents || refund.PaymentCents < refund.RefundedCents
+// refund reads what only the event of a refund has, which was confirmed or not.
+func (t *texts) refund(refund Refund, text string, confirmed bool) *Refund {
+	words := strings.SplitN(text, " ", 4)
+	t.broken = t.broken || len(words) < 3 || confirmed && len(words) > 3
+	if t.broken {
+		return &refund
+	}
+	refund.PaymentCents, refund.RefundedCents, refund.Ref = t.parse(words[0]), t.parse(words[1]), words[2]
+	if !confirmed {
+		refund.At = time.Time{}
+	}
+	if len(words) > 3 {
+		refund.Reason = session.UnescapeTab(words[3])
+	}
+	t.broken = t.broken || refund.Ref == "" || refund.AmountCents < 1 || refund.PaymentCents < refund.RefundedCents ||
+		refund.PaymentCents < refund.AmountCents || confirmed && refund.RefundedCents < refund.AmountCents
 	return &refund
 }
 
@@ -230,6 +244,14 @@ func (e Event) mark(rail session.Rail, paymentRef string) Mark {
 			return ""
 		}
 		return MarkRefund(rail, e.Session.Refund.Ref)
+	case v1alpha1.EventRefundRequested, v1alpha1.EventRefundRejected:
+		if e.Session.Refund == nil {
+			return ""
+		}
+		if e.Kind == v1alpha1.EventRefundRequested {
+			return MarkRefundRequested(e.Session.Refund.Ref)
+		}
+		return MarkRefundRejected(e.Session.Refund.Ref)
 	default:
 		return MarkEnded
 	}

@@ -34,11 +34,16 @@ func TestParse_Sessions(t *testing.T) {
 		session.Payment{Rail: "card", Ref: "2", Outcome: session.Completed, AmountCents: 1249, Currency: "EUR"}, expires)
 	mismatch := refusing(event(t, v1alpha1.EventPaymentMismatch, session.Pending), session.Payment{Rail: "card", Ref: "2", Outcome: session.Completed, AmountCents: 9, Currency: "USD", PaidAt: created}, created)
 	refund := refunding(settled(event(t, v1alpha1.EventPaymentRefunded, session.Completed), "", ""),
-		feed.Refund{session.Refund{Rail: "card", Ref: "refund-7", PaymentRef: "1001", AmountCents: 500, At: ended}, "EUR", 1250, 750})
+		feed.Refund{session.Refund{Rail: "card", Ref: "refund-7", PaymentRef: "1001", AmountCents: 500, At: ended}, "EUR", 1250, 750, ""})
+	asked := session.Refund{Rail: "card", Ref: "rf_7", PaymentRef: "1001", AmountCents: 500}
+	requested := refunding(settled(event(t, v1alpha1.EventRefundRequested, session.Completed), "", ""), feed.Refund{asked, "EUR", 1250, 0, "100% cold"})
+	rejected := refunding(settled(event(t, v1alpha1.EventRefundRejected, session.Completed), "", ""), feed.Refund{asked, "EUR", 1250, 750, ""})
 	for name, row := range map[string]struct {
 		text string
 		want feed.Event
 	}{
+		"requested": {"1|session.refund_requested|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "|" + end + "|card 1001|1250 0 rf_7 100%25 cold|500||", requested},
+		"rejected":  {"1|session.refund_rejected|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "|" + end + "|card 1001|1250 750 rf_7 |500||", rejected},
 		"refund":    {"1|session.payment_refunded|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "|" + end + "|card 1001|1250 750 refund-7|500||", refund},
 		"created":   {"1|session.created|" + at + "|X7pL1vB8nR3tY6wZaa|1||" + expiry + "||||||", event(t, v1alpha1.EventSessionCreated, session.Pending)},
 		"completed": {"1|session.completed|" + end + "|X7pL1vB8nR3tY6wZaa|2|COMPLETED|" + expiry + "||card 1001|||1795253401005|", completed},
@@ -56,6 +61,10 @@ func TestParse_Sessions(t *testing.T) {
 				row.want.ID = feed.SessionEventID(id, feed.MarkMismatch("card", "2"))
 			case v1alpha1.EventPaymentRefunded:
 				row.want.ID = feed.SessionEventID(id, feed.MarkRefund("card", "refund-7"))
+			case v1alpha1.EventRefundRequested:
+				row.want.ID = feed.SessionEventID(id, feed.MarkRefundRequested("rf_7"))
+			case v1alpha1.EventRefundRejected:
+				row.want.ID = feed.SessionEventID(id, feed.MarkRefundRejected("rf_7"))
 			default:
 			}
 			row.want.MerchantID, row.want.Session.MerchantID = id.MerchantID(), id.MerchantID()

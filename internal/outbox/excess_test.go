@@ -65,3 +65,25 @@ func TestEndExcess_Left(t *testing.T) {
 		t.Errorf("%d events are left, want one", len(left))
 	}
 }
+
+// A merchant with a long backlog, whose turn comes first, leaves the other merchants of the bucket a share of what is found at once.
+func TestExcess_Shares(t *testing.T) {
+	s := newFixture(t)
+	victim := s
+	victim.asks = storetest.MerchantIn(s.bucket())
+	for range 3 {
+		victim.event(t)
+	}
+	storetest.CopyEvent(t, s.redis, s.tag+"event:"+s.event(t), s.asks.MerchantID, 1000)
+	all, err := s.Excess(t.Context(), s.bucket(), 1)
+	must(t, err)
+	ended := map[string]int{}
+	for _, excess := range all {
+		if ended[excess.MerchantID], err = s.EndExcess(t.Context(), excess, "acme/coffee"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ended[victim.asks.MerchantID] != 2 || ended[s.asks.MerchantID] != 50 {
+		t.Errorf("ended %v, want all two of the short backlog and the share of the long one", ended)
+	}
+}

@@ -19,8 +19,8 @@ const (
 	EndpointKey = "endpoint:"
 	// watchedKey holds the merchants whose endpoint fails, is disabled, or has a change of health to report, by time.
 	watchedKey = "watched"
-	// rotationKey + key id holds the generation of one ApiKey in the last key.rotated.
-	rotationKey = "rotation:"
+	// RotationKey + key id holds when the key of one ApiKey was issued that the last key.rotated reported.
+	RotationKey = "rotation:"
 	// testKey + merchant id holds the fingerprint of the last testTrigger that was recorded.
 	testKey = "test:"
 	// webhookTestKey + merchant id is the hash of the last test event that a person asked for, with its answer.

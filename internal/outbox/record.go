@@ -55,7 +55,7 @@ func ParseEvent(id string, fields map[string]string) (feed.Event, error) {
 func (o *Outbox) RecordRotation(ctx context.Context, event feed.Event, now time.Time, history feed.History) (bool, error) {
 	call := redis.NewCall(rotationScript)
 	space := recordKeys(&call, event)
-	call.Key("last_key", space, rotationKey, event.Key.KeyID)
+	call.Key("last_key", space, RotationKey, event.Key.KeyID)
 	call.Key("feed_key", space, FeedKey, event.Account())
 	call.Int("issued", event.OccurredAt.UnixMilli())
 	call.Millis("keep", rotationRetention)
@@ -103,10 +103,10 @@ func (o *Outbox) record(ctx context.Context, call *redis.Call, event feed.Event)
 	return recorded, nil
 }
 
-// WriteKeys writes the keys of a script that may have to record the event with this mark among those of a session: the event, the
-// queue and its due merchants.
-func WriteKeys(call *redis.Call, space redis.Keyspace, id session.ID, mark feed.Mark) {
-	call.Key("event_key", space, EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
+// WriteKeys writes the keys of a script that may have to record a session's event with this mark:
+// the key of the event, which the script calls by this name, the queue and its due merchants.
+func WriteKeys(call *redis.Call, name string, space redis.Keyspace, id session.ID, mark feed.Mark) {
+	call.Key(name, space, EventKey, "evt_", strings.TrimPrefix(id.String(), "ps_"), "_", string(mark)) // SessionEventID in one
 	call.Key("queue_key", space, QueueKey)
 	call.Key("due_key", space, DueKey)
 }

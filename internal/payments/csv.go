@@ -6,13 +6,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// columns of the CSV have the names of the API's fields. endedAtLocal is endedAt on the shop's clock, and key the name of the ApiKey.
+// columns of the CSV have the names of the API's fields. endedAtLocal is endedAt on the shop's clock, and key the name of the ApiKey. The sum of net is
+// what came in, less what went back.
 var columns = []string{
 	"sessionId", "status", "amountCents", "currency", "amount", "taxCents", "tipCents", "orderRef", "paymentRef", "reason",
-	"createdAt", "endedAt", "endedAtLocal", "livemode", "keyId", "key",
+	"createdAt", "endedAt", "endedAtLocal", "livemode", "keyId", "key", "kind", "net", "refundRef",
 }
+
+// kindPayment is the kind of the line of a session that ended. A movement has its own kind.
+const kindPayment = "payment"
 
 // Times are in UTC as RFC 3339 has them; spreadsheets take localTime as a date.
 const (
@@ -33,8 +39,25 @@ func NewCSV(to io.Writer, zone *time.Location) (*CSV, error) {
 	return c, c.writer.Write(columns)
 }
 
-// Write writes a line.
+// Write writes the line of a session that ended.
 func (c *CSV) Write(payment Payment) error {
+	net := int64(0)
+	if payment.Status == session.Completed {
+		net = payment.AmountCents
+	}
+	return c.write(payment, kindPayment, net, "")
+}
+
+// WriteMovement writes the line of a movement. It has no status, so that a sum over paid sessions leaves it out.
+func (c *CSV) WriteMovement(moved Movement) error {
+	line := Payment{
+		SessionID: moved.SessionID, AmountCents: moved.NetCents(), Currency: moved.Currency, OrderRef: moved.OrderRef, PaymentRef: moved.PaymentRef,
+		CreatedAt: moved.CreatedAt, EndedAt: moved.RecordedAt, KeyID: moved.KeyID, Key: moved.Key, Livemode: moved.Livemode,
+	}
+	return c.write(line, string(moved.Kind), moved.NetCents(), moved.RefundRef)
+}
+
+func (c *CSV) write(payment Payment, kind string, net int64, refundRef string) error {
 	livemode := payment.Livemode == nil || *payment.Livemode
 	ended, local := "", ""
 	if at := payment.Ended(); !at.IsZero() {
@@ -44,6 +67,7 @@ func (c *CSV) Write(payment Payment) error {
 		payment.SessionID, string(payment.Status), strconv.FormatInt(payment.AmountCents, 10), payment.Currency, payment.Amount(),
 		number(payment.TaxCents), number(payment.TipCents), cell(payment.OrderRef), cell(payment.PaymentRef), cell(payment.Reason),
 		payment.Created().UTC().Format(utcTime), ended, local, strconv.FormatBool(livemode), payment.KeyID, payment.Key,
+		kind, session.FormatAmount(net, payment.Currency), cell(refundRef),
 	})
 }
 
@@ -60,21 +84,22 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// cell puts an apostrophe before text of others that a spreadsheet would run as a formula, and before one that begins with an apostrophe:
-// without its first apostrophe it is the text.
+// cell puts an apostrophe before what a spreadsheet would run as a formula in text of others, and
+// before an apostrophe there: at the beginning, and behind what a spreadsheet may take for the end
+// of a cell, whatever the file says. Without those apostrophes it is the text.
 func cell(text string) string {
-	const formula = "=+-@\t\r\n'" + "＝＋－＠" // the full-width ones are formulas in some locales
-	if text != "" && strings.ContainsAny(firstCharacter(text), formula) {
-		return "'" + text
-	}
-	return text
-}
-
-func firstCharacter(text string) string {
-	for i := range text {
-		if i > 0 {
-			return text[:i]
+	const (
+		formula   = "=+-@\t\r\n'" + "＝＋－＠" // the full-width ones are formulas in some locales
+		separator = ";|\t"
+	)
+	var out strings.Builder
+	begins := true // a cell, maybe
+	for _, r := range text {
+		if begins && strings.ContainsRune(formula, r) {
+			out.WriteByte('\'')
 		}
+		out.WriteRune(r)
+		begins = strings.ContainsRune(separator, r)
 	}
-	return text
+	return out.String()
 }

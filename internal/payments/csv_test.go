@@ -2,6 +2,8 @@ package payments_test
 
 import (
 	"encoding/csv"
+	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -41,17 +44,57 @@ func TestCSV(t *testing.T) {
 		SessionID: "ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7", Status: session.Failed, AmountCents: 7, Currency: "JPY", Livemode: new(false),
 		CreatedAt: ended.UnixMilli(), EndedAt: ended.Add(time.Hour).UnixMilli(), Reason: "no funds\nleft",
 	}
-	want := "sessionId,status,amountCents,currency,amount,taxCents,tipCents,orderRef,paymentRef,reason,createdAt,endedAt,endedAtLocal,livemode,keyId,key\r\n" +
-		`ps_abcdefgh2345T2xV9bLrYc8WdNeHq7,COMPLETED,1250,EUR,12.50,110,0,"table 7, ""window""",card-1,,2026-10-25T00:30:04.123Z,2026-10-25T00:30:05.123Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1` + "\r\n" +
-		"ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7,FAILED,7,JPY,7,,,,,\"no funds\r\nleft\",2026-10-25T00:30:05.123Z,2026-10-25T01:30:05.123Z,2026-10-25 02:30:05,false,,\r\n"
+	want := "sessionId,status,amountCents,currency,amount,taxCents,tipCents,orderRef,paymentRef,reason,createdAt,endedAt,endedAtLocal,livemode,keyId,key,kind,net,refundRef\r\n" +
+		`ps_abcdefgh2345T2xV9bLrYc8WdNeHq7,COMPLETED,1250,EUR,12.50,110,0,"table 7, ""window""",card-1,,2026-10-25T00:30:04.123Z,2026-10-25T00:30:05.123Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1,payment,12.50,` + "\r\n" +
+		"ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7,FAILED,7,JPY,7,,,,,\"no funds\r\nleft\",2026-10-25T00:30:05.123Z,2026-10-25T01:30:05.123Z,2026-10-25 02:30:05,false,,,payment,0,\r\n"
 	if diff := cmp.Diff(want, write(t, zone(t, "Europe/Berlin"), paid, failed)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
+// A movement has the columns of a payment, and no status.
+func TestCSV_Movements(t *testing.T) {
+	recorded := time.Date(2026, 10, 25, 0, 30, 5, 0, time.UTC)
+	sess := session.Session{CreatedAt: recorded.Add(-time.Hour), Charge: session.Charge{AmountCents: 7, OrderRef: "1001", TaxCents: new(int64(1))}, Currency: "EUR", Status: session.Completed, KeyID: "abcdefgh2345"}
+	var text strings.Builder
+	file, err := payments.NewCSV(&text, zone(t, "Europe/Berlin"))
+	for _, moved := range []struct {
+		refused *session.Payment
+		refund  *feed.Refund
+	}{
+		{refused: &session.Payment{Ref: "card-2", AmountCents: 1250, Currency: "JPY"}},
+		{refund: &feed.Refund{Refund: session.Refund{Ref: "=back-1", PaymentRef: "card-1", AmountCents: 5, At: recorded.Add(time.Second)}, Currency: "EUR"}},
+	} {
+		movement, ok := payments.NewMovement(&sess, moved.refused, moved.refund, recorded)
+		if !ok {
+			t.Fatalf("%v is no movement", moved)
+		}
+		movement.Key = "till-1"
+		err = errors.Join(err, file.WriteMovement(movement))
+	}
+	if err := errors.Join(err, file.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(text.String(), "\r\n")
+	none := session.ID{}.String()
+	want := none + ",,1250,JPY,1250,,,1001,card-2,,2026-10-24T23:30:05.000Z,2026-10-25T00:30:05.000Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1,refused,1250,\r\n" +
+		none + ",,-5,EUR,-0.05,,,1001,card-1,,2026-10-24T23:30:05.000Z,2026-10-25T00:30:06.000Z,2026-10-25 02:30:06,true,abcdefgh2345,till-1,refund,-0.05,'=back-1\r\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if movement, ok := payments.NewMovement(&sess, nil, nil, recorded); ok {
+		t.Errorf("the end of a session is %v", movement)
+	}
+}
+
+var (
+	formula = regexp.MustCompile("(^|[;|\t])[=+\\-@\t\r\n]")
+	guard   = regexp.MustCompile("(^|[;|\t])'")
+)
+
 // What a payer's order or a rail's text begins with must not run in the spreadsheet of an accountant.
 func FuzzCSV_HasNoFormula(f *testing.F) {
-	for _, text := range []string{`=HYPERLINK("http://evil.example","x")`, "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1", "'quoted", "plain", "", "=", "ä=1", "a\r\nb"} {
+	for _, text := range []string{`=HYPERLINK("http://evil.example","x")`, "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1", "'quoted", "plain", "", "=", "ä=1", "a\r\nb", "10;=1+1", "10|-1;;'"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -62,14 +105,24 @@ func FuzzCSV_HasNoFormula(f *testing.F) {
 		if err != nil || len(rows) != 2 {
 			t.Fatalf("%d rows: %v", len(rows), err)
 		}
+		var moved strings.Builder
+		file, err := payments.NewCSV(&moved, time.UTC)
+		if err == nil {
+			err = errors.Join(file.WriteMovement(payments.Movement{Kind: payments.Refunded, OrderRef: text, PaymentRef: text, RefundRef: text}), file.Flush())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		refund, err := csv.NewReader(strings.NewReader(moved.String())).ReadAll()
+		if err != nil || len(refund) != 2 || refund[1][7] != rows[1][7] || refund[1][8] != rows[1][8] || refund[1][18] != rows[1][8] {
+			t.Fatalf("a refund is written as %q, a payment as %q: %v", refund, rows, err)
+		}
 		text = strings.ReplaceAll(text, "\r", "") // encoding/csv writes none within a field; no field of the API has one
 		for _, got := range rows[1][7:10] {
-			if strings.HasPrefix(got, "'") {
-				got = got[1:]
-			} else if got != "" && strings.ContainsAny(got[:1], "=+-@\t\r\n") {
+			if formula.MatchString(got) {
 				t.Fatalf("%q is a formula", got)
 			}
-			if got != text {
+			if got = guard.ReplaceAllString(got, "$1"); got != text {
 				t.Fatalf("%q became %q", text, got)
 			}
 		}

@@ -29,6 +29,8 @@ type Payment struct {
 	QRPayload string `json:"qrPayload,omitempty"`
 	// Payments are those whose money has moved, if one was refused or refunded; only a read of one session has them.
 	Payments []Part `json:"payments,omitempty"`
+	// RefundRequests are what the merchant has asked for of the payment that completed it; only a read of one session has them.
+	RefundRequests []RefundRequest `json:"refundRequests,omitempty"`
 	// Livemode is absent from live sessions.
 	Livemode *bool `json:"livemode,omitempty"`
 }
@@ -50,6 +52,27 @@ type Refund struct {
 	RefundRef   string `json:"refundRef"`
 	AmountCents int64  `json:"amountCents"`
 	RefundedAt  int64  `json:"refundedAt"`
+}
+
+// RefundRequest is a refund that the merchant has asked for.
+type RefundRequest struct {
+	// RefundID is also the RefundRef of the refund that confirms it.
+	RefundID    string               `json:"refundId"`
+	Status      session.RefundStatus `json:"status"`
+	AmountCents int64                `json:"amountCents"`
+	Reason      string               `json:"reason,omitempty"`
+	RequestedAt int64                `json:"requestedAt"`
+	// DecidedAt is when it was confirmed or rejected, and RejectReason why it was rejected: the rail's words, if it has given some, or already_refunded.
+	DecidedAt    int64  `json:"decidedAt,omitempty"`
+	RejectReason string `json:"rejectReason,omitempty"`
+}
+
+// NewRefundRequest returns a request as its merchant reads it.
+func NewRefundRequest(request session.RefundRequest) RefundRequest {
+	return RefundRequest{
+		RefundID: request.ID, Status: request.Status, AmountCents: request.AmountCents, Reason: request.Reason,
+		RequestedAt: millis(request.RequestedAt), DecidedAt: millis(request.DecidedAt), RejectReason: request.RejectReason,
+	}
 }
 
 // New returns a session as lists have it.
@@ -82,6 +105,9 @@ func NewStory(story *session.Story) Payment {
 	if sess.Status == session.Completed && len(story.Refused)+len(story.Refunds) > 0 {
 		payment.Payments = append(payment.Payments, newPart(sess.Payment(), false, story.Refunds))
 	}
+	for _, request := range story.Requests {
+		payment.RefundRequests = append(payment.RefundRequests, NewRefundRequest(request))
+	}
 	for i := range story.Refused {
 		payment.Payments = append(payment.Payments, newPart(story.Refused[i].Payment, true, story.Refused[i].Refunds))
 	}
@@ -109,6 +135,12 @@ func millis(at time.Time) int64 {
 // Refunded is when it was recorded.
 func (r Refund) Refunded() time.Time { return at(r.RefundedAt) }
 
+// Requested is when it was recorded.
+func (r RefundRequest) Requested() time.Time { return at(r.RequestedAt) }
+
+// Decided is when it was confirmed or rejected; zero: it is open.
+func (r RefundRequest) Decided() time.Time { return at(r.DecidedAt) }
+
 // Amount is the amount as a decimal number.
 func (p Payment) Amount() string { return session.FormatAmount(p.AmountCents, p.Currency) }
 
@@ -135,8 +167,11 @@ type Sum struct {
 	Amount      string `json:"amount"`
 }
 
-// Sums adds up sessions. The zero Sums is empty.
-type Sums struct{ sums map[sumKey]Sum }
+// Sums adds up sessions and movements. The zero Sums is empty.
+type Sums struct {
+	sums map[sumKey]Sum
+	nets map[string]*Net // by currency
+}
 
 type sumKey struct {
 	status   session.Status
@@ -151,9 +186,12 @@ func (s *Sums) Add(payment Payment) {
 	key := sumKey{payment.Status, payment.Currency}
 	sum := s.sums[key]
 	s.sums[key] = Sum{Sessions: sum.Sessions + 1, AmountCents: sum.AmountCents + payment.AmountCents}
+	if payment.Status == session.Completed {
+		s.net(payment.Currency).PaidCents += payment.AmountCents
+	}
 }
 
-// Each returns the sums: money that came in first, then by currency.
+// Each returns the sums of sessions: money that came in first, then by currency.
 func (s *Sums) Each() []Sum {
 	each := make([]Sum, 0, len(s.sums))
 	for key, sum := range s.sums {

@@ -36,6 +36,28 @@ func TestSums(t *testing.T) {
 	}
 }
 
+// What came in, less what went back, in each currency; what ended unpaid is not in it.
+func TestSums_Net(t *testing.T) {
+	var sums payments.Sums
+	sums.Add(payments.Payment{Status: session.Completed, AmountCents: 1250, Currency: "EUR"})
+	sums.Add(payments.Payment{Status: session.Failed, AmountCents: 9, Currency: "EUR"})
+	sums.Add(payments.Payment{Status: session.Failed, AmountCents: 9, Currency: "CHF"})
+	for _, moved := range []payments.Movement{
+		{Kind: payments.Refused, AmountCents: 300, Currency: "JPY"},
+		{Kind: payments.Refunded, AmountCents: 2000, Currency: "EUR"}, // of an earlier day too
+		{Kind: payments.Refunded, AmountCents: 1, Currency: "JPY"},
+	} {
+		sums.AddMovement(moved)
+	}
+	want := []payments.Net{
+		{Currency: "EUR", PaidCents: 1250, RefundedCents: 2000, AmountCents: -750, Amount: "-7.50"},
+		{Currency: "JPY", RefusedCents: 300, RefundedCents: 1, AmountCents: 299, Amount: "299"},
+	}
+	if diff := cmp.Diff(want, sums.Net()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A float64 would lose the cent.
 func TestSums_AreExact(t *testing.T) {
 	var sums payments.Sums

@@ -2,7 +2,7 @@ package redis
 
 import (
 	"fmt"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,8 +12,13 @@ import (
 // tables, which each run would make again, cost creating a session 0.7 us and a payer's read 3 us.
 type Constants map[string]map[string]string
 
-// constantName is the name of a constant in a script, and a list that is unpacked.
-var constantName = regexp.MustCompile(`\bunpack\(const\.[A-Z][A-Z_]*\)|\b(const|field|at)\.[A-Z][A-Z_]*`)
+// tables are the tables whose constants scripts name.
+var tables = []string{"const", "field", "at"}
+
+const (
+	capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+	letters  = "abcdefghijklmnopqrstuvwxyz0123456789" + capitals
+)
 
 // With returns the constants of both. A name that stands for two constants panics: then the program is wrong.
 func (c Constants) With(more Constants) Constants {
@@ -35,19 +40,32 @@ func (c Constants) With(more Constants) Constants {
 }
 
 // writeInto returns the source of an operation with the values in the place of the names. A list that is unpacked stands there without its braces.
+// A regular expression took most of the time in which the program starts.
 func (c Constants) writeInto(operation, source string) string {
-	return constantName.ReplaceAllStringFunc(source, func(match string) string {
-		full, unpacked := strings.CutPrefix(match, "unpack(")
-		table, name, _ := strings.Cut(strings.TrimSuffix(full, ")"), ".")
-		lua, known := c[table][name]
-		if !known {
-			panic(fmt.Sprintf("%s names %s.%s, which is no constant", operation, table, name))
+	var written strings.Builder
+	for {
+		before, after, found := strings.Cut(source, ".")
+		if !found {
+			written.WriteString(source)
+			return written.String()
 		}
-		if unpacked {
-			return strings.Trim(lua, "{}")
+		rest := strings.TrimLeft(after, capitals)
+		name, table := strings.TrimSuffix(after, rest), before[len(strings.TrimRight(before, letters)):]
+		lua := "."
+		if name != "" && slices.Contains(tables, table) {
+			var known bool
+			if lua, known = c[table][name]; !known {
+				panic(fmt.Sprintf("%s names %s.%s, which is no constant", operation, table, name))
+			}
+			before, after = strings.TrimSuffix(before, table), rest
+			if head, unpacked := strings.CutSuffix(before, "unpack("); unpacked && strings.HasPrefix(after, ")") {
+				before, after, lua = head, after[1:], strings.Trim(lua, "{}")
+			}
 		}
-		return lua
-	})
+		written.WriteString(before)
+		written.WriteString(lua)
+		source = after
+	}
 }
 
 // LuaInt returns the Lua of a number.

@@ -11,6 +11,8 @@ func TestConstants(t *testing.T) {
 		"#const.FIELDS + const.MOST":               "#{'s', 'f'} + 20",
 		"change[field.STATUS] = fields[at.RECORD]": "change['s'] = fields[2]",
 		"constant.most = field_at.place":           "constant.most = field_at.place",
+		"no_const.MOST, string.MOST, 'at', 1.5":    "no_const.MOST, string.MOST, 'at', 1.5",
+		"unpack(const.FIELDS, 1, const.MOST)":      "unpack({'s', 'f'}, 1, 20)",
 	} {
 		if got := constants.writeInto("example", source); got != want {
 			t.Errorf("%s: %s, want %s", source, got, want)

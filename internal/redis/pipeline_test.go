@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -546,34 +548,67 @@ func TestPipeline_CrowdLeaves(t *testing.T) {
 	}
 }
 
-// BenchmarkPipeline is what a command costs its caller beside so many others.
+// BenchmarkPipeline is what a command costs its caller beside so many others, by this package's pipeline and by the one that go-redis has, which
+// docs/design/redis.md compares.
 func BenchmarkPipeline(b *testing.B) {
-	for _, callers := range []int{1, 16, 64, 256} {
-		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
-			c, err := Open(Options{URL: redistest.Start(b).URL(), Timeout: patience})
+	const body = "redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000) return redis.call('GET', KEYS[1])"
+	key := BucketKeyspace(0).Key("bench")
+	ways := map[string]func(b *testing.B, url string) func(context.Context) error{
+		"ours": func(b *testing.B, url string) func(context.Context) error {
+			b.Helper()
+			c, err := Open(Options{URL: url, Timeout: patience})
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer func() { _ = c.Close() }()
+			b.Cleanup(func() { _ = c.Close() })
 			script := NewScript("bench", "local key = unpack(KEYS)\nlocal value = unpack(ARGV)\n\nredis.call('SET', key, value, 'PX', 60000) return redis.call('GET', key)", nil, nil)
-			b.ReportAllocs()
-			var calling sync.WaitGroup
-			var n atomic.Int64
-			b.ResetTimer()
-			for range callers {
-				calling.Go(func() {
-					for n.Add(1) <= int64(b.N) {
-						call := NewCall(script)
-						call.Key("key", BucketKeyspace(0), "bench")
-						call.Text("value", "value")
-						if _, err := c.Run(b.Context(), &call); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
+			return func(ctx context.Context) error {
+				call := NewCall(script)
+				call.Key("key", BucketKeyspace(0), "bench")
+				call.Text("value", "value")
+				_, err := c.Run(ctx, &call)
+				return err
 			}
-			calling.Wait()
-		})
+		},
+		"go-redis": func(b *testing.B, url string) func(context.Context) error {
+			b.Helper()
+			options, err := redis.ParseURL(url)
+			if err != nil {
+				b.Fatal(err)
+			}
+			c := redis.NewClient(options)
+			b.Cleanup(func() { _ = c.Close() })
+			sha, err := c.ScriptLoad(b.Context(), body).Result()
+			if err != nil {
+				b.Fatal(err)
+			}
+			pipelined, err := c.AutoPipeline()
+			if err != nil {
+				b.Fatal(err)
+			}
+			return func(ctx context.Context) error { return pipelined.EvalSha(ctx, sha, []string{key}, "value").Err() }
+		},
+	}
+	for _, callers := range []int{1, 16, 64, 256} {
+		for _, way := range slices.Sorted(maps.Keys(ways)) {
+			b.Run(fmt.Sprintf("callers=%d/%s", callers, way), func(b *testing.B) {
+				run := ways[way](b, redistest.Start(b).URL())
+				b.ReportAllocs()
+				var calling sync.WaitGroup
+				var n atomic.Int64
+				b.ResetTimer()
+				for range callers {
+					calling.Go(func() {
+						for n.Add(1) <= int64(b.N) {
+							if err := run(b.Context()); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				calling.Wait()
+			})
+		}
 	}
 }

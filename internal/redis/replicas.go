@@ -16,9 +16,12 @@ import (
 // errNotReplicated says that a command was run, but that fewer replicas than required have acknowledged what it wrote.
 var errNotReplicated = errors.New("too few replicas have acknowledged the write")
 
-// DefaultReplicas is for Options.Replicas: 1 for a URL of Sentinels or a Redis Cluster, whose servers have replicas and change places with
-// them; else 0. A write that was answered then survives a failover.
-func DefaultReplicas(url string) int {
+// ChooseReplicas returns the Options.Replicas that are configured. nil: 1 for a URL of Sentinels or a Redis Cluster, whose servers have replicas and
+// change places with them, so that a write that was answered survives a failover; else 0.
+func ChooseReplicas(configured *int, url string) int {
+	if configured != nil {
+		return *configured
+	}
 	target, err := parseURL(url)
 	if err == nil && (target.MasterName != "" || target.IsClusterMode) {
 		return 1

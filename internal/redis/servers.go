@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -15,11 +16,12 @@ func (c *Client) ByServer(ctx context.Context, buckets []session.Bucket) [][]ses
 		return [][]session.Bucket{buckets}
 	}
 	var groups [][]session.Bucket
-	places := map[string]int{} // in groups, by server
+	places := map[string]int{} // in groups, by server, or by bucket
 	for _, bucket := range buckets {
-		server := c.Server(ctx, string(BucketKeyspace(bucket)))
+		space := string(BucketKeyspace(bucket))
+		server := cmp.Or(c.Server(ctx, space), space)
 		place, known := places[server]
-		if !known || server == "" {
+		if !known {
 			place = len(groups)
 			places[server] = place
 			groups = append(groups, nil)
@@ -29,7 +31,7 @@ func (c *Client) ByServer(ctx context.Context, buckets []session.Bucket) [][]ses
 	return groups
 }
 
-// ForEach calls do with each bucket: one after the other with those of one server, at the same time with those of several. Once a server
+// ForEach calls do with each bucket: one after the other with those of one server, in their order, at the same time with those of several. Once a server
 // serves nobody its other buckets are left out: so what is for a server that is there never waits for one that is gone. It returns all errors.
 func (c *Client) ForEach(ctx context.Context, buckets []session.Bucket, do func(context.Context, session.Bucket) error) error {
 	groups := c.ByServer(ctx, buckets)

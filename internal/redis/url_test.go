@@ -50,12 +50,15 @@ func TestParseURL(t *testing.T) {
 }
 
 // Where servers have replicas and change places with them, an answered settlement must survive that without anybody's doing.
-func TestDefaultReplicas(t *testing.T) {
+func TestChooseReplicas(t *testing.T) {
 	for text, want := range map[string]int{
 		"redis://r:1": 0, "rediss://r:1/2": 0, "redis+sentinel://s:1?master_name=m": 1, "rediss+cluster://c:1": 1, "redis+cluster://": 0, "": 0,
 	} {
-		if got := DefaultReplicas(text); got != want {
+		if got := ChooseReplicas(nil, text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+		if got := ChooseReplicas(new(2), text); got != 2 {
+			t.Errorf("%q: %d, want the 2 that are configured", text, got)
 		}
 	}
 }

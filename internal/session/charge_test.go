@@ -35,8 +35,7 @@ func TestCharge_Valid(t *testing.T) {
 		"no more than an amount":                   func(c *session.Charge) { *c = session.Charge{AmountCents: 1} },
 		"an order of 255 characters in more bytes": func(c *session.Charge) { c.OrderRef = strings.Repeat("é", 255) },
 		"an order with quotes and emoji":           func(c *session.Charge) { c.OrderRef = `"table 7" 🍕 <b>` },
-		"an address with a plus":                   func(c *session.Charge) { c.CustomerEmail = "ada+till@shop.example.com" },
-		"an address of 254 characters":             func(c *session.Charge) { c.CustomerEmail = strings.Repeat("a", 242) + "@example.com" },
+		"an address that is none":                  func(c *session.Charge) { c.CustomerEmail = "n/a" },
 	} {
 		if err := charge(change).Validate(); err != nil {
 			t.Errorf("%s: %v", desc, err)
@@ -49,29 +48,18 @@ func TestCharge_Invalid(t *testing.T) {
 		change func(*session.Charge)
 		want   string
 	}{
-		"nothing at all":      {func(c *session.Charge) { *c = session.Charge{} }, "amountCents"},
-		"a negative amount":   {func(c *session.Charge) { c.AmountCents = -1 }, "amountCents"},
-		"a cent too much":     {func(c *session.Charge) { c.AmountCents = 10_000_001 }, "amountCents"},
-		"a negative tax":      {func(c *session.Charge) { c.TaxCents = new(int64(-1)) }, "taxCents"},
-		"too much tax":        {func(c *session.Charge) { c.TaxCents = new(int64(10_000_001)) }, "taxCents"},
-		"a negative tip":      {func(c *session.Charge) { c.TipCents = new(int64(-1)) }, "tipCents"},
-		"too much tip":        {func(c *session.Charge) { c.TipCents = new(int64(10_000_001)) }, "tipCents"},
-		"256 characters":      {func(c *session.Charge) { c.OrderRef = strings.Repeat("x", 256) }, "orderRef"},
-		"a newline":           {func(c *session.Charge) { c.OrderRef = "a\nb" }, "orderRef"},
-		"a NUL":               {func(c *session.Charge) { c.OrderRef = "a\x00b" }, "orderRef"},
-		"a C1 control":        {func(c *session.Charge) { c.OrderRef = "a\u0085b" }, "orderRef"},
-		"invalid UTF-8":       {func(c *session.Charge) { c.OrderRef = "a\xffb" }, "orderRef"},
-		"no address":          {func(c *session.Charge) { c.CustomerEmail = "ada" }, "customerEmail"},
-		"no local part":       {func(c *session.Charge) { c.CustomerEmail = "@example.com" }, "customerEmail"},
-		"a display name":      {func(c *session.Charge) { c.CustomerEmail = "Ada <ada@example.com>" }, "customerEmail"},
-		"angle brackets":      {func(c *session.Charge) { c.CustomerEmail = "<ada@example.com>" }, "customerEmail"},
-		"two addresses":       {func(c *session.Charge) { c.CustomerEmail = "ada@example.com, bob@example.com" }, "customerEmail"},
-		"a comment":           {func(c *session.Charge) { c.CustomerEmail = "ada@example.com (Ada)" }, "customerEmail"},
-		"a quoted local part": {func(c *session.Charge) { c.CustomerEmail = `"ada b"@example.com` }, "customerEmail"},
-		"a space around":      {func(c *session.Charge) { c.CustomerEmail = " ada@example.com" }, "customerEmail"},
-		"a header behind":     {func(c *session.Charge) { c.CustomerEmail = "ada@example.com\r\nBcc: bob@example.com" }, "customerEmail"},
-		"a long address":      {func(c *session.Charge) { c.CustomerEmail = strings.Repeat("a", 243) + "@example.com" }, "customerEmail"},
-		"an invalid address":  {func(c *session.Charge) { c.CustomerEmail = "ad\xffa@example.com" }, "customerEmail"},
+		"nothing at all":    {func(c *session.Charge) { *c = session.Charge{} }, "amountCents"},
+		"a negative amount": {func(c *session.Charge) { c.AmountCents = -1 }, "amountCents"},
+		"a cent too much":   {func(c *session.Charge) { c.AmountCents = 10_000_001 }, "amountCents"},
+		"a negative tax":    {func(c *session.Charge) { c.TaxCents = new(int64(-1)) }, "taxCents"},
+		"too much tax":      {func(c *session.Charge) { c.TaxCents = new(int64(10_000_001)) }, "taxCents"},
+		"a negative tip":    {func(c *session.Charge) { c.TipCents = new(int64(-1)) }, "tipCents"},
+		"too much tip":      {func(c *session.Charge) { c.TipCents = new(int64(10_000_001)) }, "tipCents"},
+		"256 characters":    {func(c *session.Charge) { c.OrderRef = strings.Repeat("x", 256) }, "orderRef"},
+		"a newline":         {func(c *session.Charge) { c.OrderRef = "a\nb" }, "orderRef"},
+		"a NUL":             {func(c *session.Charge) { c.OrderRef = "a\x00b" }, "orderRef"},
+		"a C1 control":      {func(c *session.Charge) { c.OrderRef = "a\u0085b" }, "orderRef"},
+		"invalid UTF-8":     {func(c *session.Charge) { c.OrderRef = "a\xffb" }, "orderRef"},
 	} {
 		c := charge(test.change)
 		err := c.Validate()
@@ -79,9 +67,6 @@ func TestCharge_Invalid(t *testing.T) {
 		if !errors.As(err, &field) || field.Field != test.want || !strings.HasPrefix(err.Error(), test.want+" must be ") {
 			t.Errorf("%s: error %v, want one about %s", desc, err, test.want)
 			continue
-		}
-		if c.CustomerEmail != "" && strings.Contains(err.Error(), c.CustomerEmail) {
-			t.Errorf("%s: the error quotes the value: %v", desc, err)
 		}
 	}
 }
@@ -377,44 +362,6 @@ func BenchmarkIdempotencyKey(b *testing.B) {
 					b.Fatal(err)
 				}
 				_ = key.Hash()
-			}
-		})
-	}
-}
-
-// A receipt goes to mailboxes on the internet only; the charge is valid in any case.
-func TestReceiptAddress(t *testing.T) {
-	for _, test := range []struct {
-		name, email string
-		receipt     bool
-	}{
-		{"none", "", false},
-		{"a mailbox", "ada@example.com", true},
-		{"with a plus and a dot", "ada.l+till@shop.example.co.uk", true},
-		{"an internationalized domain", "ada@m\u00fcller.example", true},
-		{"an internationalized last label", "ada@example.xn--55qx5d", true},
-		{"a last label in its own script", "ada@example.\u0440\u0444", true},
-		{"an address literal", "root@[10.0.0.5]", false},
-		{"an address without brackets", "root@10.0.0.5", false},
-		{"an address in hexadecimal", "root@0x7f.0x1", false},
-		{"one label", "a@localhost", false},
-		{"a local name", "a@mail.localhost", false},
-		{"a Service", "a@smtp.mail.svc.cluster.local", false},
-		{"a name of a cloud", "a@metadata.google.INTERNAL", false},
-		{"a route by percent", "a%internal.example@example.com", false},
-		{"a route by bang", "internal!a@example.com", false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			charge := session.Charge{AmountCents: 100, CustomerEmail: test.email}
-			want := ""
-			if test.receipt {
-				want = test.email
-			}
-			if got := charge.ReceiptAddress(); got != want {
-				t.Errorf("%q: a receipt goes to %q, want %q", test.email, got, want)
-			}
-			if err := charge.Validate(); err != nil {
-				t.Errorf("%q: %v", test.email, err)
 			}
 		})
 	}

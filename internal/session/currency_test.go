@@ -53,3 +53,48 @@ func TestFormatAmount(t *testing.T) {
 		}
 	}
 }
+
+func TestParseAmount(t *testing.T) {
+	for _, test := range []struct {
+		text, currency string
+		want           int64
+	}{
+		{"12.50", "EUR", 1250},
+		{"12,50", "EUR", 1250},
+		{"12.5", "EUR", 1250},
+		{"12", "EUR", 1200},
+		{"0.01", "EUR", 1},
+		{"0", "EUR", 0},
+		{"007", "EUR", 700},
+		{"1250", "JPY", 1250},
+		{"1.25", "KWD", 1250},
+		{"1,234", "KWD", 1234},
+		{"92233720368547758.07", "EUR", math.MaxInt64},
+	} {
+		if got, ok := session.ParseAmount(test.text, test.currency); got != test.want || !ok {
+			t.Errorf("%s %s is %d, %v; want %d", test.text, test.currency, got, ok, test.want)
+		}
+	}
+	for _, test := range []struct{ text, currency string }{
+		{"", "EUR"},
+		{".", "EUR"},
+		{".5", "EUR"},
+		{"5.", "EUR"},
+		{"1,234", "EUR"}, // more decimals than there are, or a thousand
+		{"1,234.50", "EUR"},
+		{"1.234,50", "EUR"},
+		{"12.505", "EUR"},
+		{"12.5", "JPY"},
+		{"-1", "EUR"},
+		{"+1", "EUR"},
+		{"1e2", "EUR"},
+		{" 1", "EUR"},
+		{"€1", "EUR"},
+		{"١", "EUR"},
+		{"92233720368547758.08", "EUR"},
+	} {
+		if got, ok := session.ParseAmount(test.text, test.currency); ok {
+			t.Errorf("%q %s is %d", test.text, test.currency, got)
+		}
+	}
+}

@@ -51,8 +51,8 @@ const (
 	PaymentSettled PaymentState = "settled"
 	// PaymentRefused is one whose money was recorded as to be refunded.
 	PaymentRefused PaymentState = "refused"
-	// PaymentExcluded is one that was not reported before, while another one holds the session; or that may have been then, as the session
-	// keeps no more failures of its rail.
+	// PaymentExcluded is one that was not reported before, while another one holds the session; or, once the session keeps no more failures of its
+	// rail, any payment that does not hold it: it may be one of these.
 	PaymentExcluded PaymentState = "excluded"
 	// PaymentFailed is one whose failure was recorded while another one held the session.
 	PaymentFailed PaymentState = "failed"

@@ -24,7 +24,7 @@ const (
 	PaymentRefRule     = "must be a string of 1 to 128 visible ASCII characters"
 	ReportedAmountRule = "must be an integer from 1 to 1000000000000000"
 	OutcomeRule        = "must be COMPLETED or FAILED"
-	PaidAtRule         = "must be a time from 1970 to 9999, as Unix milliseconds or an RFC 3339 string"
+	PaidAtRule         = "must be a time from 2020 to 9999, as Unix milliseconds (not seconds) or an RFC 3339 string"
 	CurrencyRule       = "must be an ISO 4217 code, such as EUR"
 	ReasonRule         = "must be a string of at most 255 characters without control characters"
 )
@@ -100,7 +100,7 @@ func (p Payment) Validate() error {
 		return &FieldError{Field: "amountCents", Rule: ReportedAmountRule}
 	case !validCurrency(p.Currency):
 		return &FieldError{Field: "currency", Rule: CurrencyRule}
-	case !validPaidAt(p.PaidAt):
+	case !p.PaidAt.IsZero() && !ValidTime(p.PaidAt):
 		return &FieldError{Field: "paidAt", Rule: PaidAtRule}
 	case !validReason(p.Reason):
 		return &FieldError{Field: "reason", Rule: ReasonRule}
@@ -117,11 +117,6 @@ func validPaymentRef(s string) bool {
 func validCurrency(s string) bool {
 	notCapital := func(r rune) bool { return r < 'A' || r > 'Z' }
 	return s == "" || len(s) == 3 && !strings.ContainsFunc(s, notCapital)
-}
-
-// validPaidAt accepts the times that have four digits for the year wherever they are shown.
-func validPaidAt(at time.Time) bool {
-	return at.IsZero() || (at.UnixMilli() > 0 && at.UTC().Year() <= 9999)
 }
 
 func validReason(s string) bool {

@@ -21,7 +21,7 @@ func TestPayment_Valid(t *testing.T) {
 		"the longest reference":   func(p *session.Payment) { p.Ref = strings.Repeat("~", 128) },
 		"the largest amount":      func(p *session.Payment) { p.AmountCents = session.MaxReportedCents },
 		"a failure":               func(p *session.Payment) { p.Outcome = session.Failed },
-		"the first time there is": func(p *session.Payment) { p.PaidAt = time.UnixMilli(1) },
+		"the first time there is": func(p *session.Payment) { p.PaidAt = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"the last time there is":  func(p *session.Payment) { p.PaidAt = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC) },
 		"the longest reason":      func(p *session.Payment) { p.Reason = strings.Repeat("é", 255) },
 	} {
@@ -55,7 +55,8 @@ func TestPayment_Invalid(t *testing.T) {
 		{"amountCents", "none", func(p *session.Payment) { p.AmountCents = 0 }},
 		{"amountCents", "negative", func(p *session.Payment) { p.AmountCents = -1 }},
 		{"amountCents", "too large", func(p *session.Payment) { p.AmountCents = session.MaxReportedCents + 1 }},
-		{"paidAt", "before 1970", func(p *session.Payment) { p.PaidAt = time.UnixMilli(-1) }},
+		{"paidAt", "before 2020", func(p *session.Payment) { p.PaidAt = time.Date(2020, 1, 1, 0, 0, 0, -1, time.UTC) }},
+		{"paidAt", "seconds as milliseconds", func(p *session.Payment) { p.PaidAt = time.UnixMilli(1_795_246_300) }},
 		{"paidAt", "the year 10000", func(p *session.Payment) { p.PaidAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"reason", "too long", func(p *session.Payment) { p.Reason = strings.Repeat("é", 256) }},
 		{"reason", "a control character", func(p *session.Payment) { p.Reason = "no\x07" }},
@@ -97,5 +98,12 @@ func TestRail(t *testing.T) {
 	}
 	if _, _, ok := session.ParseScoped("a"); ok {
 		t.Error("a reference alone")
+	}
+}
+
+func TestMaxTimestamp(t *testing.T) {
+	last := time.UnixMilli(session.MaxTimestamp)
+	if !session.ValidTime(last) || session.ValidTime(last.Add(time.Millisecond)) {
+		t.Errorf("%s is not the last time that a caller may give", last.UTC())
 	}
 }

@@ -47,7 +47,7 @@ const (
 	RefundUnknown RefundState = "unknown"
 	// RefundSame is one that was confirmed before, of the same payment and with the same amount.
 	RefundSame RefundState = "same"
-	// RefundOther is one that was confirmed before, of another payment or with another amount.
+	// RefundOther is one that was confirmed or asked for before, of another payment or amount.
 	RefundOther RefundState = "other"
 )
 
@@ -57,7 +57,7 @@ const (
 	NoPayment Decision = "no_payment"
 	// ExceedsPayment says that more would have gone back than the payment was.
 	ExceedsPayment Decision = "exceeds_payment"
-	// TooManyRefunds says that the session keeps no more refunds of this rail.
+	// TooManyRefunds says that the session keeps no more refunds for which no merchant has asked of this rail; or, of a request, no more requests.
 	TooManyRefunds Decision = "too_many_refunds"
 )
 

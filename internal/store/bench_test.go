@@ -106,13 +106,13 @@ func BenchmarkListEnded(b *testing.B) {
 func BenchmarkFeed(b *testing.B) {
 	asks := busyMerchant()
 	benchmark(b, func(s *services) func(context.Context) error {
-		for range 50 {
+		for range 20 {
 			_, _, err := s.Cancel(b.Context(), asks, mustCreate(b, s, asks, newSession()).Session.ID)
 			must(b, err)
 		}
 		return func(ctx context.Context) error {
-			_, page, err := s.Feed(ctx, asks, feed.Cursor{}, 50)
-			if len(page.Entries) != 50 {
+			_, page, err := s.Feed(ctx, asks, feed.Cursor{}, 20)
+			if len(page.Entries) != 20 {
 				b.Fatal(len(page.Entries))
 			}
 			return err
@@ -150,42 +150,93 @@ func BenchmarkCreateAndSettle(b *testing.B) {
 	})
 }
 
-// What a hold costs the report that ends it. Its redis-µs/op are those of the report alone.
+// What a hold costs the report that ends it.
 func BenchmarkSettle_Held(b *testing.B) {
-	for name, held := range map[string]bool{"without a hold": false, "by the holder": true} {
-		b.Run(name, func(b *testing.B) {
-			server := redistest.Start(b)
-			s, c, asks := open(b, server.URL()), client(b, server), busyMerchant()
-			var ready []session.ID
-			prepare := func() {
-				for range 1000 {
-					id := mustCreate(b, s, asks, newSession()).Session.ID
-					if ready = append(ready, id); held {
-						must(b, second(s.Hold(b.Context(), id, holding(bank, "rail-1"))))
-					}
-				}
-				must(b, second(s.Settle(b.Context(), ready[0], paid("rail-1")))) // the server gets to know the script
-				ready = ready[1:]
-				must(b, c.ConfigResetStat(b.Context()).Err())
-			}
-			b.ReportAllocs()
-			micros, n := 0.0, 0
-			for b.Loop() {
-				if len(ready) == 0 {
-					b.StopTimer()
-					if n > 0 {
-						micros += redisMicros(b, c)
-					}
-					prepare()
-					n++
-					b.StartTimer()
-				}
-				must(b, second(s.Settle(b.Context(), ready[0], paid("rail-1"))))
-				ready = ready[1:]
-			}
-			b.ReportMetric((micros+redisMicros(b, c))/float64(n), "redis-µs/op")
-		})
+	settle := func(b *testing.B, s *services, _ admission.Request, id session.ID) {
+		b.Helper()
+		must(b, second(s.Settle(b.Context(), id, paid("rail-1"))))
 	}
+	b.Run("without a hold", func(b *testing.B) {
+		benchmarkSessions(b, func(*services, admission.Request, session.ID) {}, settle)
+	})
+	b.Run("by the holder", func(b *testing.B) {
+		hold := func(s *services, _ admission.Request, id session.ID) {
+			must(b, second(s.Hold(b.Context(), id, holding(bank, "rail-1"))))
+		}
+		benchmarkSessions(b, hold, settle)
+	})
+}
+
+// What refunds cost, beside the report of the payment. redis-µs/op are of a script: a request runs two of them, a list of 50 refunds 51.
+func BenchmarkRefunds(b *testing.B) {
+	settle := func(s *services, _ admission.Request, id session.ID) {
+		must(b, second(s.Settle(b.Context(), id, by(rail, paid("card-1")))))
+	}
+	ask := func(s *services, asks admission.Request, id session.ID) {
+		must(b, third(s.RequestRefund(b.Context(), asks, id, asking(b, "refund-1", 500))))
+	}
+	confirm := func(s *services, _ admission.Request, id session.ID) {
+		refundID := session.NewRefundID(id, idempotencyKey(b, "refund-1"))
+		must(b, second(s.Refund(b.Context(), id, refunding("card-1", refundID, 500))))
+	}
+	call := func(step func(*services, admission.Request, session.ID)) func(*testing.B, *services, admission.Request, session.ID) {
+		return func(_ *testing.B, s *services, asks admission.Request, id session.ID) { step(s, asks, id) }
+	}
+	b.Run("settle", func(b *testing.B) {
+		benchmarkSessions(b, func(*services, admission.Request, session.ID) {}, call(settle))
+	})
+	b.Run("request", func(b *testing.B) { benchmarkSessions(b, settle, call(ask)) })
+	b.Run("confirm", func(b *testing.B) {
+		benchmarkSessions(b, func(s *services, asks admission.Request, id session.ID) {
+			settle(s, asks, id)
+			ask(s, asks, id)
+		}, call(confirm))
+	})
+	b.Run("list 50 of 1000", func(b *testing.B) {
+		benchmarkSessions(b, func(s *services, asks admission.Request, id session.ID) {
+			settle(s, asks, id)
+			ask(s, asks, id)
+		}, func(b *testing.B, s *services, _ admission.Request, _ session.ID) {
+			b.Helper()
+			must(b, second(s.Owed(b.Context(), rail, store.OwedPlace{}, 50)))
+		})
+	})
+}
+
+// benchmarkSessions calls each session once, a thousand at a time, which prepare has prepared. Its redis-µs/op are those of the calls alone.
+func benchmarkSessions(
+	b *testing.B, prepare func(*services, admission.Request, session.ID), call func(*testing.B, *services, admission.Request, session.ID),
+) {
+	b.Helper()
+	server := redistest.Start(b)
+	s, c, asks := open(b, server.URL()), client(b, server), busyMerchant()
+	var ready []session.ID
+	prepareAll := func() {
+		for range 1000 {
+			id := mustCreate(b, s, asks, newSession()).Session.ID
+			ready = append(ready, id)
+			prepare(s, asks, id)
+		}
+		call(b, s, asks, ready[0]) // the server gets to know the script
+		ready = ready[1:]
+		must(b, c.ConfigResetStat(b.Context()).Err())
+	}
+	b.ReportAllocs()
+	micros, n := 0.0, 0
+	for b.Loop() {
+		if len(ready) == 0 {
+			b.StopTimer()
+			if n > 0 {
+				micros += redisMicros(b, c)
+			}
+			prepareAll()
+			n++
+			b.StartTimer()
+		}
+		call(b, s, asks, ready[0])
+		ready = ready[1:]
+	}
+	b.ReportMetric((micros+redisMicros(b, c))/float64(n), "redis-µs/op")
 }
 
 func BenchmarkReplay(b *testing.B) {

@@ -88,7 +88,7 @@ func (s *Store) writeCreate(call *admission.Call, asks *admission.Request, reque
 	}
 	if request.EmitCreated {
 		call.SkipTo("event_key")
-		outbox.WriteKeys(&call.Call, space, id, feed.MarkCreated)
+		outbox.WriteKeys(&call.Call, "event_key", space, id, feed.MarkCreated)
 	}
 	call.AdmissionArgs()
 	call.Text("lifetime", lifetime)

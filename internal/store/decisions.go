@@ -7,8 +7,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// How a session ends, and who may hold it, is decided in package session. The scripts get its decisions in all cases as a table, and look up
-// theirs. Only hold.lua adds to them: it refuses a hold that would last too long, or for a merchant that is not active.
+// Package session decides how a session ends, who may hold it, and what becomes of a refund. The scripts get its decisions in all cases as a table,
+// and look up theirs. Three add to them: hold.lua refuses a hold that would last too long, or for a merchant that is not active; refund.lua rejects
+// open requests that a refund leaves no room for; and lib/request_refund.lua takes a refund that its rail has confirmed for a request that Redis lost.
 
 // statuses are those of a session when it is to end.
 var statuses = []session.Status{session.Pending, session.Completed, session.Failed, session.Expired, session.Cancelled}
@@ -79,4 +80,28 @@ func refundDecisions() string {
 			refund, decide(true, true), decide(true, false), decide(false, true), decide(false, false))
 	}
 	return lua.String() + "}\n"
+}
+
+// requestDecisions is a part that defines decisions[request][completed or unpaid][within or beyond][room or full].
+func requestDecisions() string {
+	var lua strings.Builder
+	lua.WriteString("local decisions = {\n")
+	for _, request := range []session.RefundRequestState{session.RequestUnknown, session.RequestSame, session.RequestOther} {
+		decide := func(completed, within bool) string {
+			return fmt.Sprintf("{room = '%s', full = '%s'}",
+				session.DecideRefundRequest(request, completed, within, true), session.DecideRefundRequest(request, completed, within, false))
+		}
+		fmt.Fprintf(&lua, "  %s = {\n    completed = {within = %s, beyond = %s},\n    unpaid = {within = %s, beyond = %s},\n  },\n",
+			request, decide(true, true), decide(true, false), decide(false, true), decide(false, false))
+	}
+	return lua.String() + "}\n"
+}
+
+// rejectDecisions is a part that defines decisions[status of the request, or none].
+func rejectDecisions() string {
+	var lua strings.Builder
+	for _, status := range []session.RefundStatus{session.RefundRequested, session.RefundConfirmed, session.RefundRejected} {
+		fmt.Fprintf(&lua, "  %s = '%s',\n", status, session.DecideRejection(status))
+	}
+	return fmt.Sprintf("local decisions = {\n%s  none = '%s',\n}\n", lua.String(), session.DecideRejection(""))
 }

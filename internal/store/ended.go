@@ -19,10 +19,9 @@ const (
 	// MaxEnded is the most sessions of a page.
 	MaxEnded = 1000
 	// scannedAtOnce is how many entries of the feed Redis returns to a script at once, and how many a merchant lists for the price of a request.
-	// A page mostly needs little more than its own.
-	scannedAtOnce = 100
+	scannedAtOnce = eventsPerRequest
 	// maxChunks is how often it does so for a page: that bounds how long one script blocks Redis.
-	maxChunks = 10
+	maxChunks = 1000 / scannedAtOnce
 )
 
 // EndedQuery says which ended sessions to list.
@@ -31,15 +30,21 @@ type EndedQuery struct {
 	From, To time.Time
 	// Status lists only those; empty: all.
 	Status session.Status
+	// Money lists also payments that were refused, and refunds that were confirmed.
+	Money bool
 	// Before lists only what was recorded before that entry; zero: from the newest on.
 	Before feed.EntryID
 	// Limit is the most sessions to list, from 1 to MaxEnded.
 	Limit int
 }
 
-// EndedSession is a session as it was when it ended.
+// EndedSession is a session as it was when it ended, or when the money of it moved that EndedQuery.Money lists.
 type EndedSession struct {
 	session.Session
+
+	// Refused is a payment that the session did not take, and Refund what went back of a payment; nil both: the session ended.
+	Refused *session.Payment
+	Refund  *feed.Refund
 
 	// Entry is the one of the feed. Its time is when the end was recorded, which is later than EndedAt for a session that expired unseen.
 	Entry feed.EntryID
@@ -116,6 +121,9 @@ func (q EndedQuery) args(call *redis.Call, history feed.History) {
 			kinds = append(kinds, string(kind))
 		}
 	}
+	if q.Money {
+		kinds = append(kinds, string(v1alpha1.EventLatePayment), string(v1alpha1.EventPaymentMismatch), string(v1alpha1.EventPaymentRefunded))
+	}
 	call.Text("history", history.String())
 	call.Text("newest", newest)
 	call.Text("oldest", oldest)
@@ -143,7 +151,7 @@ func parseEnded(reply *redis.Reply, account Account) (EndedPage, error) {
 		case err != nil || event.Session == nil:
 			return EndedPage{}, redis.ErrCorrupt
 		}
-		page.Sessions = append(page.Sessions, EndedSession{event.Session.Session, entry})
+		page.Sessions = append(page.Sessions, EndedSession{event.Session.Session, event.Session.Payment, event.Session.Refund, entry})
 	}
 	if reply.Err() != nil || rows.Err() != nil {
 		return EndedPage{}, redis.ErrCorrupt

@@ -152,20 +152,23 @@ func readEnded(t *testing.T, s *services, asks admission.Request, query store.En
 	return all
 }
 
-// Each hundred entries that a page goes through are charged as a request, and no more than there is room for are examined.
+// Each twenty entries that a page goes through are charged as a request, and no more than there is room for are examined.
 func TestEnded_Charged(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
 	for name, test := range map[string]struct {
 		burst  int64
 		query  store.EndedQuery
 		listed int
-		cost   int // requests
+		// cost is how many requests, and examined how many entries.
+		cost, examined int
 	}{
-		"a page":                       {100, store.EndedQuery{Limit: 100}, 100, 1},
-		"a large page":                 {100, store.EndedQuery{Limit: 200}, 200, 2},
-		"nothing in a thousand":        {100, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 10},
-		"nothing, and room for three":  {3, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 3},
-		"nothing, and room for itself": {1, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 1},
+		"one session":                  {100, store.EndedQuery{Limit: 1}, 1, 1, 1},
+		"a page":                       {100, store.EndedQuery{Limit: 100}, 100, 5, 100},
+		"a large page":                 {100, store.EndedQuery{Limit: 200}, 200, 10, 200},
+		"a page, and room for three":   {3, store.EndedQuery{Limit: 100}, 60, 3, 60},
+		"nothing in a thousand":        {100, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 50, 1000},
+		"nothing, and room for three":  {3, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 3, 60},
+		"nothing, and room for itself": {1, store.EndedQuery{Status: session.Completed, Limit: 100}, 0, 1, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: test.burst})
@@ -181,7 +184,7 @@ func TestEnded_Charged(t *testing.T) {
 			if cost := admitted.Quota.Reset; len(page.Sessions) != test.listed || cost != time.Duration(test.cost)*time.Second {
 				t.Errorf("%d sessions for %s", len(page.Sessions), cost)
 			}
-			entries := c.XRevRangeN(t.Context(), stream, "+", "-", int64(100*test.cost)).Val()
+			entries := c.XRevRangeN(t.Context(), stream, "+", "-", int64(test.examined)).Val()
 			if last := entries[len(entries)-1].ID; page.Next.String() != last {
 				t.Errorf("the next page begins at %s, want %s", page.Next, last)
 			}

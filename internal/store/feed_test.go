@@ -309,11 +309,11 @@ func TestFeed_UnreadableEntries(t *testing.T) {
 	}
 }
 
-// Each fifty events of a page are charged as a request, and a page is no longer than there is room for: a merchant that is at its limit
-// all the time reads no long ones.
+// Each twenty events of a page are charged as a request, and a page is no longer than there is room
+// for: a merchant that is at its limit all the time reads no long ones.
 func TestFeed_Charged(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
-	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 10})
+	asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 25})
 	must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
 	stream, rate := feedKey(asks.MerchantID), merchantTag(asks.MerchantID)+"rate:"+asks.MerchantID
 	repeatEvent(t, c, stream, c.XRange(t.Context(), stream, "-", "+").Val()[0].Values, 1000)
@@ -321,18 +321,18 @@ func TestFeed_Charged(t *testing.T) {
 		room, limit  int // requests, events
 		listed, cost int
 	}{
-		"an event":              {10, 1, 1, 1},
-		"the most for one":      {10, 50, 50, 1},
-		"one more":              {10, 51, 51, 2},
-		"a page":                {10, 100, 100, 2},
-		"the longest":           {10, 500, 500, 10},
-		"just room for it":      {5, 250, 250, 5},
-		"room for less":         {4, 500, 200, 4},
-		"room for itself":       {1, 500, 50, 1},
-		"a page that just fits": {1, 50, 50, 1},
+		"an event":              {25, 1, 1, 1},
+		"the most for one":      {25, 20, 20, 1},
+		"one more":              {25, 21, 21, 2},
+		"a page":                {25, 100, 100, 5},
+		"the longest":           {25, 500, 500, 25},
+		"just room for it":      {5, 100, 100, 5},
+		"room for less":         {4, 500, 80, 4},
+		"room for itself":       {1, 500, 20, 1},
+		"a page that just fits": {1, 20, 20, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			used := time.Duration(10-test.room) * time.Second
+			used := time.Duration(25-test.room) * time.Second
 			must(t, c.Set(t.Context(), rate, c.Time(t.Context()).Val().Add(used).UnixMicro(), 0).Err())
 			admitted, page, err := s.Feed(t.Context(), asks, feed.Cursor{}, test.limit)
 			must(t, err)

@@ -1,15 +1,15 @@
-local session_key, event_key, queue_key, due_key, feed_key = unpack(KEYS)
+local session_key, ended_key, queue_key, due_key, feed_key = unpack(KEYS)
 local payment, hold_ms, longest_ms, merchant_not_active, history = unpack(ARGV)
 -- uses: clock, sessions, holds, hold_decisions
 
 -- Holds a session for a payment, '<rail> <reference>', for hold_ms from now on, or releases it if that is 0. Each rail holds a session
--- for longest_ms at most, all its payments taken together. event_key is the event of the session's end, history is of the feed.
+-- for longest_ms at most, all its payments taken together. ended_key is the event of the session's end, history is of the feed.
 -- Returns {'NOT_FOUND'}, {'CORRUPT'}, or {'OK', decision, until when a payment holds the session in ms, the time in ms}.
 
 local sessions = open_sessions(queue_key, due_key, history)
 local rail, ref = string.match(payment, '^([^ ]*) (.*)$')
 local held_field = field.HELD .. rail
-local fields = sessions.read(session_key, event_key, feed_key,
+local fields = sessions.read(session_key, ended_key, feed_key,
   field.REFUSED .. payment, field.FAILURES .. rail, field.HOLD, held_field, field.MERCHANT_DELETED)
 if not fields[at.RECORD] then
   return {'NOT_FOUND'}

@@ -11,6 +11,12 @@ const (
 
 	// owedKey lists the payments that are to be refunded, "<session id> <payment>", by when they were reported, in milliseconds; see owed.go.
 	owedKey = "owed"
+	// requestedKey lists the open requests for refunds, "<session id> <refund id>", by when they were made, in milliseconds.
+	requestedKey = "requested"
+	// refundsKey + rail lists both, of one rail.
+	refundsKey = "refunds:"
+	// accountRequestedKey + account lists the open requests of one merchant.
+	accountRequestedKey = "requested:"
 )
 
 // EndedChannel is the channel of a bucket on which scripts say what happened, as '<session id, or -> <account>'; see outbox/lib/queue.lua.

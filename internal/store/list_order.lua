@@ -2,13 +2,16 @@ local rate_key, override_key, order_key, last_use_key = unpack(KEYS)
 local cost, burst, known_key, flags, session_prefix = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
--- uses: clock, admission, list_order
+-- uses: clock, admission, surcharge, list_order
 
 -- Lists the newest sessions of an order, for a merchant. lib/admission describes rate_key, override_key, last_use_key and the first
--- four arguments, lib/list_order the others.
+-- four arguments, lib/list_order the others. Each const.ORDER_SESSIONS_PER_REQUEST sessions are charged as one more request, as far
+-- as the limit has room.
 -- Returns '<result><quota>', or {'OK<quota>', 1 if there are more, the random part of the id and the fields of each session}.
 
 if result then
   return result .. quota
 end
-return {'OK' .. quota, list_order(order_key, session_prefix)}
+local more, rows = list_order(order_key, session_prefix)
+local requests = math.min(math.floor(#rows / 2 / const.ORDER_SESSIONS_PER_REQUEST), requests_left(tat, cost, burst))
+return {'OK' .. surcharge(rate_key, tat, cost, requests), more, rows}

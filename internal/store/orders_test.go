@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -54,6 +55,7 @@ func TestOrderSessions(t *testing.T) {
 	pendingOne := create(live, "1001")
 	paidOne := create(live, "1001")
 	cancelledOne := create(live, "1001")
+	spaced, composed := create(live, "  1003\u00a0"), create(live, "Caf\u00e9")
 	other, foreign, tried := create(live, "1002"), create(neighbour, "1001"), create(test, "1001")
 	must(t, second(s.Settle(ctx, paidOne.ID, paid("a"))))
 	_, _, err := s.Cancel(ctx, live, cancelledOne.ID)
@@ -69,6 +71,9 @@ func TestOrderSessions(t *testing.T) {
 			cancelledOne.ID.String() + " CANCELLED", paidOne.ID.String() + " COMPLETED", pendingOne.ID.String() + " PENDING",
 		}},
 		"another order":         {live, "1002", []string{other.ID.String() + " PENDING"}},
+		"spaces in the charge":  {live, "1003", []string{spaced.ID.String() + " PENDING"}},
+		"spaces in the search":  {live, "1003 ", []string{spaced.ID.String() + " PENDING"}},
+		"an é of two":           {live, "Cafe\u0301", []string{composed.ID.String() + " PENDING"}},
 		"of another merchant":   {neighbour, "1001", []string{foreign.ID.String() + " PENDING"}},
 		"test mode":             {test, "1001", []string{tried.ID.String() + " PENDING"}},
 		"an order that is none": {live, "100", nil},
@@ -109,6 +114,35 @@ func TestOrderSessions_Many(t *testing.T) {
 		if length := c.StrLen(t.Context(), key).Val(); length != kept*session.RandomLength {
 			t.Errorf("%s has %d bytes after %d sessions", key, length, 3*kept)
 		}
+	}
+}
+
+// An order with many sessions costs its merchant as much as it costs Redis, and is listed all the same.
+func TestOrderSessions_Charged(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	for name, test := range map[string]struct {
+		sessions int
+		burst    int64
+		cost     int // requests
+	}{
+		"none":                      {0, 10, 1},
+		"a few":                     {9, 10, 1},
+		"ten":                       {10, 10, 2},
+		"the most":                  {20, 10, 3},
+		"the most, room for itself": {20, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: test.burst})
+			for range test.sessions {
+				mustCreate(t, s, with(asks, func(a *admission.Request) { a.Limit = merchant().Limit }), newSession())
+			}
+			must(t, c.Del(t.Context(), merchantTag(asks.MerchantID)+"rate:"+asks.MerchantID).Err())
+			admitted, listed, err := s.OrderSessions(t.Context(), asks, "1001")
+			must(t, err)
+			if cost := admitted.Quota.Reset; len(listed.Sessions) != test.sessions || cost != time.Duration(test.cost)*time.Second {
+				t.Errorf("%d sessions for %s", len(listed.Sessions), cost)
+			}
+		})
 	}
 }
 

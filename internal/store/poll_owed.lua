@@ -1,9 +1,9 @@
 local keep = unpack(ARGV, 1, 1)
 -- uses: clock
 
--- Counts the payments of each bucket that are to be refunded. KEYS are their lists, one of each bucket.
--- keep is how long a payment is listed in ms. Behind it are ages in ms, the highest first.
--- Returns {'OK', for each bucket, for each age, how many payments have waited for so long}. What cannot be read has none.
+-- Counts the refunds that are owed. KEYS are two lists of each bucket: of payments to be refunded, and of open requests.
+-- keep is how long they are listed in ms. Behind it are ages in ms, the highest first.
+-- Returns {'OK', for each key, for each age, how many have waited for so long}. What cannot be read has none.
 
 local counts, oldest = {'OK'}, format('(%d', now_ms - keep)
 local none = redis.pcall('EXISTS', unpack(KEYS)) == 0 -- one command instead of one a bucket and age

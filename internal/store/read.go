@@ -20,7 +20,12 @@ func (s *Store) Session(ctx context.Context, asks admission.Request, id session.
 	return admitted, story.Session, err
 }
 
-// Story is Session with the payments that were refused or refunded.
+// fieldsPerRequest is how many fields of a session with refused payments or refunds a merchant
+// reads for the price of a request. That many cost Redis 20 to 40 µs, as much as one or two new
+// sessions. Most sessions have no more.
+const fieldsPerRequest = 20
+
+// Story is Session with the payments that were refused or refunded, of which each fieldsPerRequest are charged as a request more.
 func (s *Store) Story(ctx context.Context, asks admission.Request, id session.ID) (admission.Admitted, session.Story, error) {
 	if !asks.Owns(id) {
 		admitted, _, err := s.admitForeign(ctx, asks)

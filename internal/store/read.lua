@@ -1,14 +1,15 @@
-local rate_key, override_key, session_key, event_key, queue_key, due_key, feed_key, last_use_key = unpack(KEYS)
+local rate_key, override_key, session_key, ended_key, queue_key, due_key, feed_key, last_use_key = unpack(KEYS)
 local cost, burst, known_key, flags, history = unpack(ARGV)
 local stored = redis.call('MGET', rate_key, override_key)
 local tat, override = stored[1], stored[2]
--- uses: clock, admission, sessions
+-- uses: clock, admission, surcharge, sessions
 
 -- Reads a session for its merchant.
--- lib/admission describes rate_key, override_key, last_use_key and the first four arguments. event_key is the event of the
+-- lib/admission describes rate_key, override_key, last_use_key and the first four arguments. ended_key is the event of the
 -- session's end, history is of the feed.
 -- Returns '<result><quota>', or {'OK<quota>', fields of the session in the order of const.MERCHANT_FIELDS, without LISTED, and all
--- fields and their names if payments were refused or refunded}.
+-- fields and their names if payments were refused or refunded}. Each const.FIELDS_PER_REQUEST of these are charged as one more request,
+-- as far as the limit has room: what money has moved is never kept from its merchant.
 
 if result then
   return result .. quota
@@ -16,10 +17,12 @@ end
 local fields = call('HMGET', session_key, unpack(const.MERCHANT_FIELDS))
 local listed = fields[at.LISTED]
 if not fields[at.STATUS] and now_ms >= (tonumber(fields[at.EXPIRES_AT]) or math.huge) then
-  open_sessions(queue_key, due_key, history).expire_if_due(session_key, event_key, feed_key, fields)
+  open_sessions(queue_key, due_key, history).expire_if_due(session_key, ended_key, feed_key, fields)
 end
 if listed then
   fields[at.LISTED] = false
-  return {'OK' .. quota, fields, call('HGETALL', session_key)}
+  local all = call('HGETALL', session_key)
+  local more = math.floor(#all / 2 / const.FIELDS_PER_REQUEST)
+  return {'OK' .. surcharge(rate_key, tat, cost, math.min(more, requests_left(tat, cost, burst))), fields, all}
 end
 return {'OK' .. quota, fields}

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,36 @@ func TestRead_ExpiresDueSession(t *testing.T) {
 			}
 			if diff := cmp.Diff([]feed.Event{wantEvent}, sessionEvents(t, c, want.ID), sameSession); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A session with many refused payments and refunds costs its merchant as much as it costs Redis, and is read all the same.
+func TestRead_Charged(t *testing.T) {
+	s, c := open(t, shared.URL()), client(t, shared)
+	for name, test := range map[string]struct {
+		refused int
+		burst   int64
+		cost    int // requests
+	}{
+		"no refused payment":               {0, 10, 1},
+		"five":                             {5, 10, 1},
+		"a hundred":                        {100, 10, 6},
+		"a hundred, and room for three":    {100, 3, 3},
+		"a hundred, and room for this one": {100, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: test.burst})
+			id := mustCreate(t, s, asks, newSession()).Session.ID
+			for i := range 1 + test.refused {
+				must(t, second(s.Settle(t.Context(), id, by(rail, paid(strconv.Itoa(i))))))
+			}
+			must(t, c.Del(t.Context(), merchantTag(asks.MerchantID)+"rate:"+asks.MerchantID).Err())
+			admitted, story, err := s.Story(t.Context(), asks, id)
+			must(t, err)
+			if cost := admitted.Quota.Reset; len(story.Refused) != test.refused || cost != time.Duration(test.cost)*time.Second {
+				t.Errorf("%d refused payments for %s", len(story.Refused), cost)
 			}
 		})
 	}

@@ -34,7 +34,6 @@ func TestRefund(t *testing.T) {
 		refund session.Refund
 		want   error // errRepeated: a repeat
 	}
-	errRepeated := errors.New("repeated")
 	for name, test := range map[string]struct {
 		steps    []step
 		refunded int64 // what the payer's page shows

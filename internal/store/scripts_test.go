@@ -249,10 +249,86 @@ func fullRefunds() (cases []storetest.FullCase) {
 			},
 		})
 	}
+	ask := func(t *testing.T, s *services, asks admission.Request, id session.ID) store.RequestedRefund {
+		t.Helper()
+		_, requested, err := s.RequestRefund(t.Context(), asks, id, asking(t, "k1", 50))
+		if !s.Replicated() {
+			must(t, err)
+		}
+		return requested
+	}
+	for _, testMode := range []bool{false, true} {
+		for _, repeated := range []bool{false, true} {
+			cases = append(cases, storetest.FullCase{
+				Name: fmt.Sprintf("ask for a refund, test=%t repeated=%t", testMode, repeated),
+				Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+					t.Helper()
+					asks.TestMode = testMode
+					id := paidSession(t, s, asks)
+					if repeated {
+						ask(t, s, asks, id)
+					}
+					return func() error { return third(s.RequestRefund(t.Context(), asks, id, asking(t, "k1", 50))) }
+				},
+			})
+		}
+	}
+	cases = append(cases, storetest.FullCase{Name: "people ask for a refund", Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+		t.Helper()
+		id := paidSession(t, s, asks)
+		return func() error { return second(s.RequestRefundFor(t.Context(), id, asking(t, "k1", 0))) }
+	}}, storetest.FullCase{Name: "list what a rail owes", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+		t.Helper()
+		ask(t, s, asks, paidSession(t, s, asks))
+		return func() error { return second(s.Owed(t.Context(), rail, store.OwedPlace{}, 10)) }
+	}})
+	for _, deleted := range []bool{false, true} {
+		for name, answer := range map[string]func(*testing.T, *services, session.ID, string) error{
+			"confirm": func(t *testing.T, s *services, id session.ID, ref string) error {
+				t.Helper()
+				if deleted {
+					return second(s.RefundDeleted(t.Context(), id, refunding("card-1", ref, 50)))
+				}
+				return second(s.Refund(t.Context(), id, refunding("card-1", ref, 50)))
+			},
+			"displace": func(t *testing.T, s *services, id session.ID, _ string) error {
+				t.Helper()
+				if deleted {
+					return second(s.RefundDeleted(t.Context(), id, refunding("card-1", "own", 1250)))
+				}
+				return second(s.Refund(t.Context(), id, refunding("card-1", "own", 1250)))
+			},
+			"reject": func(t *testing.T, s *services, id session.ID, ref string) error {
+				t.Helper()
+				rejection := store.Rejection{Rail: rail, PaymentRef: "card-1", RefundID: ref, Reason: "closed"}
+				if deleted {
+					return second(s.RejectRefundDeleted(t.Context(), id, rejection))
+				}
+				return second(s.RejectRefund(t.Context(), id, rejection))
+			},
+		} {
+			cases = append(cases, storetest.FullCase{
+				Name: fmt.Sprintf("%s what was asked for, deleted=%t", name, deleted),
+				Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+					t.Helper()
+					id := paidSession(t, s, asks)
+					ask(t, s, asks, id)
+					ref := session.NewRefundID(id, idempotencyKey(t, "k1"))
+					return func() error { return answer(t, s, id, ref) }
+				},
+			})
+		}
+	}
 	return append(cases, storetest.FullCase{Name: "count refunds", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
 		t.Helper()
 		must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, of(7, paid("a")))))
-		return func() error { return second(s.RefundsOwed(t.Context(), []time.Duration{0})) }
+		return func() error { return second(s.CountOwed(t.Context(), []time.Duration{0})) }
+	}}, storetest.FullCase{Name: "find overdue requests", Drains: true, Arrange: func(t *testing.T, s *services, asks admission.Request) func() error {
+		t.Helper()
+		ask(t, s, asks, paidSession(t, s, asks))
+		return func() error {
+			return second(s.OverdueRequests(t.Context(), store.Account{MerchantID: asks.MerchantID}, 0))
+		}
 	}})
 }
 

@@ -1,10 +1,10 @@
-local session_key, ended_key, late_key, mismatch_key, queue_key, due_key, feed_key, receipts_key, owed_key = unpack(KEYS)
+local session_key, ended_key, queue_key, due_key, feed_key, late_key, mismatch_key, receipts_key, owed_key, refunds_key = unpack(KEYS)
 local outcome, merchant_deleted, payment_ref, cents, currency, paid_at, reason, keep, max_refused, replicated, history = unpack(ARGV)
--- uses: clock, sessions, holds, refused, list_receipt, settle_decisions
+-- uses: clock, sessions, holds, refused, owed, list_receipt, settle_decisions
 
 -- Settles a session with a payment, for a rail.
 -- ended_key, late_key and mismatch_key are the events of its end, of a late and of a mismatching payment. receipts_key lists the
--- receipts to send, owed_key the payments to be refunded.
+-- receipts to send, owed_key the payments to be refunded, refunds_key those of this rail.
 -- payment_ref is '<rail> <reference>'. paid_at is in ms; currency, paid_at and reason are empty if not given. keep is how long to keep
 -- the session from a report on in ms, empty: no longer than it is. max_refused is how many refused payments of each rail a session
 -- keeps. replicated is 'yes' if the answer waits for replicas. history is of the feed.
@@ -28,8 +28,8 @@ if currency ~= '' then
   end
 end
 
--- A payment that was refused may have failed before, and settled the session by that or been recorded: then it has both, and a report
--- is compared with the one of its own outcome.
+-- One reference can be reported as failed and then as paid. Then both are stored, and a report is compared with the one of its own
+-- outcome.
 local earlier, failures, kept, hold, deleted = unpack(fields, #const.SESSION_FIELDS + 1)
 kept, failures = tonumber(kept) or 0, failures or '\n'
 local full = #failures >= const.MAX_FAILURES
@@ -45,7 +45,7 @@ elseif earlier and not (settled and outcome == 'FAILED') then
   payment, known_cents, known_currency = 'refused', read_refused(earlier)
 elseif settled then
   payment = 'settled'
-elseif holder == 'other' or full and holder ~= 'self' then -- one that was not stored must not end the session when it is repeated
+elseif holder == 'other' or full and holder ~= 'self' then -- full: its failure may have been reported during a hold, and not stored
   payment = 'excluded'
 end
 local same_amount = known_cents == cents and known_currency == currency
@@ -103,10 +103,8 @@ elseif refund and stored then
   else
     call('HSET', session_key, refused_field, record, field.LISTED, kept + 1)
   end
-  if keep ~= '' then -- an index: it must not fail a payment that is recorded
-    redis.pcall('ZADD', owed_key, 'NX', now_ms, sessions.id(session_key) .. ' ' .. payment_ref)
-    redis.pcall('ZREMRANGEBYSCORE', owed_key, '-inf', now_ms - keep)
-    redis.pcall('PEXPIRE', owed_key, keep)
+  if keep ~= '' then
+    list_owed({owed_key, refunds_key}, sessions.id(session_key) .. ' ' .. payment_ref, now_ms, keep)
   end
 end
 if decision == 'recorded' and stored then
@@ -118,8 +116,6 @@ end
 if (decision == 'applied' or decision == 'recorded' and stored or refund and stored) and keep ~= '' then
   call('PEXPIRE', session_key, keep) -- a report that is repeated gets the first one's answer for as long
 elseif replicated == 'yes' then
-  -- WAIT waits for the last write of its own connection (Redis 7.2, Valkey), and this answer rests on what another one may have
-  -- written. A field written as it is makes no difference but to that: replicas confirm in order.
-  call('HSET', session_key, field.EXPIRES_AT, fields[at.EXPIRES_AT])
+  sessions.write_again(session_key, fields)
 end
 return {'OK', decision, fields, stored and 0 or 1}

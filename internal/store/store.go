@@ -119,57 +119,72 @@ func script(operation string) *redis.Script {
 
 var constants = outbox.Constants.With(sessionhash.Constants).With(admission.Constants).With(redis.Constants{
 	"const": {
-		"CORRUPT_RETRY_MS":   redis.LuaInt(corruptRetry.Milliseconds()),
-		"DEFAULT_CURRENCY":   redis.LuaText(session.DefaultCurrency),
-		"EVENTS_PER_REQUEST": redis.LuaInt(eventsPerRequest),
-		"EVENT_FIELDS":       redis.LuaTexts(feed.SessionFields[:]...),
-		"EVENT_VERSION":      redis.LuaText(decimal(feed.Version)),
-		"MAX_CHUNKS":         redis.LuaInt(maxChunks),
-		"MAX_FAILURES":       redis.LuaInt(maxFailures),
-		"MAX_ORDER_SESSIONS": redis.LuaInt(MaxOrderSessions),
-		"RANDOM_LENGTH":      redis.LuaInt(session.RandomLength),
-		"SCANNED_AT_ONCE":    redis.LuaInt(scannedAtOnce),
+		"ALREADY_REFUNDED":           redis.LuaText(session.AlreadyRefunded),
+		"CORRUPT_RETRY_MS":           redis.LuaInt(corruptRetry.Milliseconds()),
+		"DEFAULT_CURRENCY":           redis.LuaText(session.DefaultCurrency),
+		"EVENTS_PER_REQUEST":         redis.LuaInt(eventsPerRequest),
+		"EVENT_FIELDS":               redis.LuaTexts(feed.SessionFields[:]...),
+		"EVENT_VERSION":              redis.LuaText(decimal(feed.Version)),
+		"FIELDS_PER_REQUEST":         redis.LuaInt(fieldsPerRequest),
+		"MAX_CHUNKS":                 redis.LuaInt(maxChunks),
+		"MAX_FAILURES":               redis.LuaInt(maxFailures),
+		"MAX_OPEN_REQUESTS":          redis.LuaInt(maxOpenRequests),
+		"MAX_ORDER_SESSIONS":         redis.LuaInt(MaxOrderSessions),
+		"MAX_REQUESTS":               redis.LuaInt(maxRequests),
+		"ORDER_SESSIONS_PER_REQUEST": redis.LuaInt(orderSessionsPerRequest),
+		"RANDOM_LENGTH":              redis.LuaInt(session.RandomLength),
+		"SCANNED_AT_ONCE":            redis.LuaInt(scannedAtOnce),
 	},
 })
 
 // parts are the parts of the scripts, by their names; see redis.NewScript.
 var parts = redis.Parts{
-	"clock":            redis.Clock,
-	"admission":        admission.Parts["admission"],
-	"surcharge":        admission.Parts["surcharge"],
-	"sessions":         redis.Lazy("open_sessions", outbox.Parts["queue"], outbox.Parts["feed"], redis.Part(files, "lib/sessions")),
-	"public_session":   redis.Part(files, "lib/public_session"),
-	"list_order":       redis.Part(files, "lib/list_order"),
-	"list_ended":       redis.Part(files, "lib/list_ended"),
-	"list_receipt":     receipts.Parts["list_receipt"],
-	"refused":          redis.Part(files, "lib/refused"),
-	"holds":            redis.Part(files, "lib/holds"),
-	"cancel_decisions": cancelDecisions(),
-	"hold_decisions":   holdDecisions(),
-	"settle_decisions": settleDecisions(),
-	"refund_decisions": refundDecisions(),
+	"clock":             redis.Clock,
+	"admission":         admission.Parts["admission"],
+	"surcharge":         admission.Parts["surcharge"],
+	"sessions":          redis.Lazy("open_sessions", outbox.Parts["queue"], outbox.Parts["feed"], redis.Part(files, "lib/sessions")),
+	"public_session":    redis.Part(files, "lib/public_session"),
+	"list_order":        redis.Part(files, "lib/list_order"),
+	"list_ended":        redis.Part(files, "lib/list_ended"),
+	"list_receipt":      receipts.Parts["list_receipt"],
+	"refused":           redis.Part(files, "lib/refused"),
+	"holds":             redis.Part(files, "lib/holds"),
+	"owed":              redis.Part(files, "lib/owed"),
+	"refunds":           redis.Part(files, "lib/refunds"),
+	"request_refund":    redis.Part(files, "lib/request_refund"),
+	"cancel_decisions":  cancelDecisions(),
+	"hold_decisions":    holdDecisions(),
+	"settle_decisions":  settleDecisions(),
+	"refund_decisions":  refundDecisions(),
+	"request_decisions": requestDecisions(),
+	"reject_decisions":  rejectDecisions(),
 }
 
 var (
-	createScript       = script("create")
-	readOriginalScript = script("read_original")
-	readScript         = script("read")
-	publicReadScript   = script("public_read")
-	watchedReadScript  = script("watched_read")
-	readStoryScript    = script("read_story")
-	readPaymentsScript = script("read_payments")
-	readFeedScript     = script("read_feed")
-	listOrderScript    = script("list_order")
-	expireOrderScript  = script("expire_order")
-	listEndedScript    = script("list_ended")
-	admitEndedScript   = script("admit_list_ended")
-	cancelScript       = script("cancel")
-	settleScript       = script("settle")
-	holdScript         = script("hold")
-	refundScript       = script("refund")
-	pollOwedScript     = script("poll_owed")
-	listOverdueScript  = script("list_overdue")
-	sweepScript        = script("sweep")
+	createScript              = script("create")
+	readOriginalScript        = script("read_original")
+	readScript                = script("read")
+	publicReadScript          = script("public_read")
+	watchedReadScript         = script("watched_read")
+	readStoryScript           = script("read_story")
+	readPaymentsScript        = script("read_payments")
+	readFeedScript            = script("read_feed")
+	listOrderScript           = script("list_order")
+	expireOrderScript         = script("expire_order")
+	listEndedScript           = script("list_ended")
+	admitEndedScript          = script("admit_list_ended")
+	cancelScript              = script("cancel")
+	settleScript              = script("settle")
+	holdScript                = script("hold")
+	refundScript              = script("refund")
+	requestRefundScript       = script("request_refund")
+	admitRequestScript        = script("admit_request_refund")
+	rejectRefundScript        = script("reject_refund")
+	listRefundsScript         = script("list_refunds")
+	findOverdueRequestsScript = script("find_overdue_requests")
+	pollOwedScript            = script("poll_owed")
+	listOverdueScript         = script("list_overdue")
+	sweepScript               = script("sweep")
 )
 
 // run runs the script of a merchant's request. Beside the errors of an admission there are ErrNotFound and ErrIdempotencyMismatch: then the request
@@ -201,10 +216,11 @@ func wordError(word string) error {
 	return redis.ErrCorrupt
 }
 
-// endKeys writes the keys of a session that the script may have to expire or end: its own, those that record the event, and the feed.
+// endKeys writes the keys of a session that the script may have to expire or end: its own, those
+// that record the event of its end, and the feed.
 func endKeys(call *redis.Call, space redis.Keyspace, id session.ID) {
 	call.Key("session_key", space, sessionhash.Key, id.String())
-	outbox.WriteKeys(call, space, id, feed.MarkEnded)
+	outbox.WriteKeys(call, "ended_key", space, id, feed.MarkEnded)
 	call.Key("feed_key", space, outbox.FeedKey, id.Account())
 }
 

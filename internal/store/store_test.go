@@ -350,8 +350,22 @@ func everyBranch(t *testing.T, server *redistest.Server, s *services, asks admis
 		must(t, second(s.Refund(ctx, refunded, refunding(ref, ref, 1250))))
 	}
 	must(t, second(s.Settle(ctx, refunded, by(rail, paid("c")))))
+	asked := paidSession(t, s, asks)
+	for _, key := range []string{"a", "b", "c", "a"} {
+		must(t, third(s.RequestRefund(ctx, asks, asked, asking(t, key, 400))))
+	}
+	must(t, second(s.RequestRefundFor(ctx, asked, asking(t, "d", 50))))
+	must(t, second(s.Owed(ctx, rail, store.OwedPlace{}, 10)))
+	for range 2 {
+		must(t, second(s.RejectRefund(ctx, asked, store.Rejection{Rail: rail, PaymentRef: "card-1", RefundID: session.NewRefundID(asked, idempotencyKey(t, "a"))})))
+	}
+	must(t, second(s.Refund(ctx, asked, refunding("card-1", session.NewRefundID(asked, idempotencyKey(t, "b")), 400))))
+	must(t, second(s.Refund(ctx, asked, refunding("card-1", "own", 850)))) // displaces the others
+	testMode := with(asks, inTestMode)
+	must(t, third(s.RequestRefund(ctx, testMode, paidSession(t, s, testMode), asking(t, "a", 400))))
 	must(t, second(s.RefundDeleted(ctx, refunded, refunding("c", "c", 1))))
-	must(t, second(s.RefundsOwed(ctx, []time.Duration{0})))
+	must(t, second(s.CountOwed(ctx, []time.Duration{0})))
+	must(t, second(s.OverdueRequests(ctx, store.Account{MerchantID: asks.MerchantID}, 0)))
 	copied := open(t, server.URL(), copied(1, time.Millisecond)) // nobody follows
 	for range 2 {
 		_, _ = copied.Settle(ctx, original.ID, paid("b"))

@@ -92,6 +92,7 @@ func writeState(t *testing.T, server *redistest.Server) state {
 	expired := create(with(newSession(), func(n *store.NewSession) { n.Lifetime = time.Millisecond; n.Currency = "USD"; n.Charge.OrderRef = "" }))
 	must(t, second(s.Settle(t.Context(), completed, session.Payment{Rail: storedRail, Ref: "paid", Outcome: session.Completed, AmountCents: 1250, PaidAt: time.UnixMilli(1_700_000_000_456)})))
 	must(t, second(s.Refund(t.Context(), completed, storedRefund)))
+	must(t, third(s.RequestRefund(t.Context(), storedMerchant, completed, asking(t, "refund-1001", 100))))
 	must(t, second(s.Settle(t.Context(), completed, storedLate)))
 	must(t, second(s.Settle(t.Context(), failed, with(storedFailure, func(p *session.Payment) { p.Reason = "no funds" }))))
 	must(t, second(s.Hold(t.Context(), held, store.Hold{Rail: storedRail, Ref: "holding", Duration: time.Minute})))
@@ -241,7 +242,7 @@ func readState(t *testing.T, server *redistest.Server, stored state) map[string]
 		receipt, err := s.Receipts.Read(t.Context(), leased)
 		keep("receipt", receipt.Session, err)
 	}
-	owed, err := s.RefundsOwed(t.Context(), []time.Duration{0})
+	owed, err := s.CountOwed(t.Context(), []time.Duration{0})
 	keep("refunds owed", owed, err)
 	return read
 }
@@ -285,7 +286,7 @@ func TestStored_EveryReleaseIsKept(t *testing.T) {
 }
 
 // growing are the stored texts that may grow: by key, or for a hash by key and field.
-var growing = regexp.MustCompile(`^(session: (f|h|[lb]:.*)|idem:|key:|used:|uses|event: b|feed: e|endpoint: .*attempts.*)`)
+var growing = regexp.MustCompile(`^(session: (f|h|[abl]:.*)|idem:|key:|used:|uses|event: b|feed: e|endpoint: .*attempts.*)`)
 
 // grow adds a field to a text, or to each of its lines.
 func grow(text string) string {
@@ -349,6 +350,9 @@ func TestStored_Format(t *testing.T) {
 // anyTime is a time in seconds, milliseconds or microseconds of this century.
 var anyTime = regexp.MustCompile(`1[0-9]{9}([0-9]{3}|[0-9]{6})?`)
 
+// refundID is the id of a request for a refund, or the end of the id of its event.
+var refundID = regexp.MustCompile(`rf_[0-9a-f]{24}|asked_[0-9a-f]{16}`)
+
 // shape is a state without what differs each time: ids and times.
 func shape(t *testing.T, s state) (keys []string) {
 	t.Helper()
@@ -357,9 +361,9 @@ func shape(t *testing.T, s state) (keys []string) {
 		for i := range values {
 			for place, id := range s.Sessions {
 				values[i] = strings.ReplaceAll(values[i], id[len(id)-18:], "<"+string(rune('A'+place))+">")
-				key.Key = strings.ReplaceAll(key.Key, id[len(id)-18:], "<"+string(rune('A'+place))+">")
+				key.Key = refundID.ReplaceAllString(strings.ReplaceAll(key.Key, id[len(id)-18:], "<"+string(rune('A'+place))+">"), "<refund>")
 			}
-			values[i] = anyTime.ReplaceAllString(values[i], "<time>")
+			values[i] = anyTime.ReplaceAllString(refundID.ReplaceAllString(values[i], "<refund>"), "<time>")
 		}
 		if key.Type == "zset" {
 			slices.Sort(values)

@@ -87,6 +87,10 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (session.Story, erro
 			listed.Require(ok)
 			payment := refund.Rail.Scope(refund.PaymentRef)
 			refunds[payment] = append(refunds[payment], refund)
+		} else if id, is := strings.CutPrefix(name, sessionhash.RequestField); is {
+			request, payment, ok := parseRequest(id, text)
+			listed.Require(ok && payment == read.PaymentRail.Scope(read.PaymentRef))
+			story.Requests = append(story.Requests, request)
 		} else if rail, is := strings.CutPrefix(name, sessionhash.FailuresField); is {
 			for ref := range strings.FieldsSeq(text) {
 				story.Failed = append(story.Failed, session.Payment{
@@ -114,6 +118,9 @@ func parseStory(id session.ID, fields, listed *redis.Reply) (session.Story, erro
 	if listed.Err() != nil {
 		return session.Story{}, redis.ErrCorrupt
 	}
+	slices.SortFunc(story.Requests, func(a, b session.RefundRequest) int {
+		return cmp.Or(a.RequestedAt.Compare(b.RequestedAt), cmp.Compare(a.ID, b.ID))
+	})
 	slices.SortFunc(story.Refused, func(a, b session.RefusedPayment) int {
 		return cmp.Or(a.PaidAt.Compare(b.PaidAt), cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Rail, b.Rail))
 	})

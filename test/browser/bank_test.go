@@ -35,7 +35,7 @@ func newBankShop(t *testing.T) bankShop {
 		m.Spec.DisplayName, m.Spec.Currency = "Acme Coffee", "EUR"
 		m.Spec.Webhook = &v1alpha1.Webhook{URL: receiver.URL + "/hooks"}
 	})
-	_, s.key = s.ApiKey("till", "coffee")
+	_, s.key = s.ApiKey("till", "coffee", func(k *v1alpha1.ApiKey) { k.Spec.Permissions = v1alpha1.Permissions() })
 	s.hooks.VerifyWith(s.Delivered("coffee-webhook", "secret"))
 	s.bank = fixture.StartBank(t, shared.replicas[0].Internal, s.RailToken(), shared.replicas[0].Public+"/pay/{sessionId}")
 	replica, _ := shared.APIServer(t, "apiserver-"+s.Namespace, func(o *apiserver.Options) {
@@ -180,4 +180,41 @@ func TestBank_Decline(t *testing.T) {
 	}
 	phone.Click("main a")
 	awaitShown(phone, "FAILED")
+}
+
+// What the shop gives back, the payer sees at the bank. To a closed account nothing goes back, and the shop hears that.
+func TestBank_Refund(t *testing.T) {
+	t.Parallel()
+	s := newBankShop(t)
+	id := s.charge(t)
+	phone := s.openBank(t, id)
+	phone.Click("button[value=pay]")
+	refund := func(key, status string) {
+		t.Helper()
+		asked := call(t, s.public, http.MethodPost, fixture.Sessions+"/"+id+"/refunds", s.key, `{"amountCents":500}`, "Idempotency-Key", key)
+		if asked.Status != http.StatusCreated {
+			t.Fatalf("%d %s", asked.Status, asked.Raw)
+		}
+		s.Eventually("the refund is "+status, func() bool {
+			read := call(t, s.public, http.MethodGet, fixture.Sessions+"/"+id, s.key, "")
+			return strings.Contains(string(read.Raw), `"refundId":"`+asked.Text("refundId")+`","status":"`+status+`"`)
+		})
+	}
+	refund("return-1", "CONFIRMED")
+	phone.Open(s.bank.URL + "/pay/" + id)
+	if page := phone.Text("main"); !strings.Contains(page, "The shop gave 5.00 EUR back.") {
+		t.Errorf("the bank says\n%s", page)
+	}
+	for _, violation := range phone.Violations() {
+		t.Error(violation)
+	}
+	phone.Click("button[value=close]")
+	if heading := phone.Text("h1"); heading != "Account closed" {
+		t.Errorf("the bank says %q", heading)
+	}
+	refund("return-2", "REJECTED")
+	phone.Open(s.bank.URL + "/pay/" + id)
+	if page := phone.Text("main"); strings.Contains(page, "Close the account") || !strings.Contains(page, "The shop gave 5.00 EUR back.") {
+		t.Errorf("the bank says\n%s", page)
+	}
 }

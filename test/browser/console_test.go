@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -28,11 +29,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
-// People of the console. Alice and Carol are developers of every merchant here; Bob has no right.
+// People of the console. Alice and Carol are developers of every merchant here, Dan is their bookkeeper; Bob has no right.
 var (
 	alice = oidctest.User{Username: "alice", Password: "a", Name: "Alice Ames", Groups: []string{"developers"}}
 	carol = oidctest.User{Username: "carol", Password: "c", Name: "Carol Chen", Groups: []string{"developers"}}
 	bob   = oidctest.User{Username: "bob", Password: "b", Name: "Bob"}
+	dan   = oidctest.User{Username: "dan", Password: "d", Name: "Dan Dean", Groups: []string{"bookkeepers"}}
 )
 
 // consoleShop is a merchant of its own namespace, and what its people do.
@@ -41,6 +43,7 @@ type consoleShop struct {
 
 	merchant *v1alpha1.Merchant
 	path     string // of its page
+	rail     string // the token of the rail of a payingShop
 }
 
 func newConsoleShop(t *testing.T, change ...func(*v1alpha1.Merchant)) consoleShop {
@@ -48,13 +51,15 @@ func newConsoleShop(t *testing.T, change ...func(*v1alpha1.Merchant)) consoleSho
 	tenant := fixture.NewTenant(t, shared.Client)
 	change = append([]func(*v1alpha1.Merchant){func(m *v1alpha1.Merchant) { m.Spec.TimeZone = farFromMidnight() }}, change...)
 	s := consoleShop{Tenant: tenant, merchant: tenant.Merchant("acme", change...), path: "/merchants/" + tenant.Namespace + "/acme"}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "developers"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "merchant-operator-merchant-integrator"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "oidc:developers"}},
-	}
-	if err := shared.Client.Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
+	for group, role := range map[string]string{"developers": "integrator", "bookkeepers": "bookkeeper"} {
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: group},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "merchant-operator-merchant-" + role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "oidc:" + group}},
+		}
+		if err := shared.Client.Create(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return s
 }
@@ -740,13 +745,13 @@ func payingShop(t *testing.T) (s consoleShop, paid string) {
 	})
 	_, key := s.ApiKey("till-1", s.merchant.Name)
 	s.awaitKey(key)
-	rail := s.RailToken()
+	s.rail = s.RailToken()
 	s.charge(key, 1900, "still waiting")
-	s.pay(rail, s.charge(key, 2350, "1003"), "card-1003", "FAILED", 2350)
+	s.pay(s.rail, s.charge(key, 2350, "1003"), "card-1003", "FAILED", 2350)
 	paid = s.charge(key, 1250, "1002")
-	s.pay(rail, paid, "card-1002", "COMPLETED", 1250)
-	s.pay(rail, paid, "card-1002-again", "COMPLETED", 1250)
-	s.pay(rail, s.charge(key, 480, "1001"), "card-1001", "COMPLETED", 480)
+	s.pay(s.rail, paid, "card-1002", "COMPLETED", 1250)
+	s.pay(s.rail, paid, "card-1002-again", "COMPLETED", 1250)
+	s.pay(s.rail, s.charge(key, 480, "1001"), "card-1001", "COMPLETED", 480)
 	return s, paid
 }
 
@@ -807,6 +812,106 @@ func TestConsole_PaymentsAccessible(t *testing.T) {
 	}
 	page.Open(shared.console + list)
 	reachEverything(t, page)
+}
+
+// A bookkeeper refunds a part of a payment on a phone. When the rail has paid it back, the console and the payer's page say so.
+func TestConsole_Refund(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]browsertest.Settings{"with JavaScript": {Width: 390, Height: 844}, "without": {NoJavaScript: true, Width: 320, Height: 640}} {
+		s, paid := payingShop(t)
+		page := s.open(dan, settings)
+		page.AllowErrors("422")
+		check := func(what string) {
+			t.Helper()
+			if wide := browsertest.Eval[int](page, "document.documentElement.scrollWidth"); wide > int(settings.Width) {
+				t.Errorf("%s: %d pixels wide on a screen of %d", what, wide, settings.Width)
+			}
+			if settings.NoJavaScript {
+				checkConsolePage(t, page, what)
+			}
+		}
+		page.Open(shared.console + s.path + "/payments?order=1002")
+		page.Click(".payments a")
+		check("the payment")
+		page.Click("a[href$='/refund']")
+		check("the form")
+		reachEverything(t, page)
+		page.Fill("#amount", "20")
+		page.Fill("#reason", "one cup was cold")
+		page.Click("main form button")
+		if text := page.Text("[role=alert]"); !strings.Contains(text, "€12.50 can be refunded") {
+			t.Errorf("%s: of too much the page says %q", name, text)
+		}
+		check("the form that was refused")
+		page.Fill("#amount", "5")
+		page.Click("main form button")
+		if text := page.Text("main form"); !strings.Contains(text, "€5.00 will go back to the payer.") || !strings.Contains(text, "Refund €5.00") {
+			t.Errorf("%s: the form asks\n%s", name, text)
+		}
+		check("the form that asks back")
+		page.Do("for (const _ of [1, 2]) document.querySelector('main form button').click()") // a double click
+		page.Until("the payment is shown", "location.pathname.endsWith('"+paid+"') && document.readyState === 'complete'")
+		s.wantPath(page, s.path+"/payments/"+paid)
+		if text := page.Text("#refunds"); !strings.Contains(text, "Asked for") || !strings.Contains(text, "one cup was cold") {
+			t.Errorf("%s: the refunds are\n%s", name, text)
+		}
+		check("a refund that is asked for")
+		payer := sharedBrowser.NewPage(t, browsertest.Settings{Width: 390, Height: 844})
+		payer.Open(pageURL(paid))
+		if text := payer.Text("main"); strings.Contains(text, "Refunded") {
+			t.Errorf("%s: before the rail has paid back the payer sees\n%s", name, text)
+		}
+		s.confirmRefunds(paid, 1)
+		page.Reload()
+		if text := page.Text("main"); !strings.Contains(text, "Refunded\n€5.00") || strings.Contains(text, "Refund asked for") {
+			t.Errorf("%s: after the rail has paid back the payment is\n%s", name, text)
+		}
+		payer.Reload()
+		if text := payer.Text("main"); !strings.Contains(text, "Refunded\n€5.00") || !strings.Contains(text, "Paid") {
+			t.Errorf("%s: the payer sees\n%s", name, text)
+		}
+		page.Open(shared.console + s.path + "/payments")
+		if text := page.Text(".payments"); !strings.Contains(text, "€5.00 refunded") {
+			t.Errorf("%s: the list is\n%s", name, text)
+		}
+		check("the list with a refund")
+	}
+}
+
+// confirmRefunds pays back what is asked for of a session, as a rail does that finds it in its list. It must be so many refunds.
+func (s consoleShop) confirmRefunds(id string, want int) {
+	s.T.Helper()
+	internal := shared.replicas[1].Internal
+	answer, err := fixture.Call(http.DefaultClient, internal, http.MethodGet, "/internal/v1/refunds?limit=100", s.rail, "")
+	var owed struct {
+		Refunds []struct {
+			SessionID   string `json:"sessionId"`
+			PaymentRef  string `json:"paymentRef"`
+			RefundRef   string `json:"refundRef"`
+			Cause       string `json:"cause"`
+			AmountCents int64  `json:"amountCents"`
+		} `json:"refunds"`
+	}
+	if err == nil {
+		err = json.Unmarshal(answer.Raw, &owed)
+	}
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for _, refund := range owed.Refunds {
+		if refund.SessionID != id || refund.Cause != "requested" {
+			continue
+		}
+		want--
+		answer, err := fixture.Call(http.DefaultClient, internal, http.MethodPost, "/internal/v1/sessions/"+id+"/refunds", s.rail,
+			fmt.Sprintf(`{"paymentRef":%q,"refundRef":%q,"amountCents":%d}`, refund.PaymentRef, refund.RefundRef, refund.AmountCents))
+		if err != nil || answer.Status != http.StatusOK {
+			s.T.Fatalf("%d %s: %v", answer.Status, answer.Raw, err)
+		}
+	}
+	if want != 0 {
+		s.T.Errorf("the rail owes %s", answer.Raw)
+	}
 }
 
 // `make screenshots` sets it.

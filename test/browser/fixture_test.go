@@ -90,7 +90,7 @@ func install() (i *installation, err error) {
 	}); err != nil {
 		return i, err
 	}
-	provider, stop, err := oidctest.New(i.Dir, alice, bob, carol)
+	provider, stop, err := oidctest.New(i.Dir, alice, bob, carol, dan)
 	i.OnClose(stop)
 	if err != nil {
 		return i, err
@@ -144,9 +144,9 @@ func newShop(t *testing.T) shop {
 	return theShop
 }
 
-func call(t *testing.T, base, method, path, bearer, body string) fixture.Answer {
+func call(t *testing.T, base, method, path, bearer, body string, headers ...string) fixture.Answer {
 	t.Helper()
-	answer, err := fixture.Call(http.DefaultClient, base, method, path, bearer, body)
+	answer, err := fixture.Call(http.DefaultClient, base, method, path, bearer, body, headers...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,10 @@ import (
 // reportFault is what happens to a request of the bank instead of its answer; forward lets it through.
 type reportFault func(w http.ResponseWriter, forward func(http.ResponseWriter))
 
-// internalProxy stands between the bank and the internal port. A fault meets each request to a path that ends with its key.
+// listPath is the path of the list of what a rail owes; "/refunds" alone is that of confirmations.
+const listPath = "/internal/v1/refunds"
+
+// internalProxy stands between the bank and the internal port. A fault meets each request to its path, or to one that ends with it.
 func internalProxy(t *testing.T, faults map[string]reportFault) string {
 	t.Helper()
 	backend, err := url.Parse(api.Internal)
@@ -32,7 +36,7 @@ func internalProxy(t *testing.T, faults map[string]reportFault) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pass := func(w http.ResponseWriter) { forward.ServeHTTP(w, r) }
 		for path, fault := range faults {
-			if strings.HasSuffix(r.URL.Path, path) {
+			if r.URL.Path == path || r.URL.Path != listPath && strings.HasSuffix(r.URL.Path, path) {
 				fault(w, pass)
 				return
 			}
@@ -278,20 +282,70 @@ func (s shop) payLate(id string, refunds reportFault) *fixture.Bank {
 	return bank
 }
 
-// wantPaidBack: the bank has given the money back once, and the merchant and the payer know.
+// wantPaidBack: the bank has given the money of its late payment back once, and the merchant and the payer know.
 func (s shop) wantPaidBack(bank *fixture.Bank, id string) {
 	s.T.Helper()
-	if output := bank.Output.String(); strings.Count(output, ": back") != 1 {
-		s.T.Errorf("the bank has given the money back %d times:\n%s", strings.Count(output, ": back"), output)
-	}
-	read := s.send(api.Internal, http.MethodGet, "/internal/v1/sessions/"+id, s.rail, "")
-	want := fmt.Sprintf(`"paymentRef":%q,"own":true,"outcome":"COMPLETED","amountCents":1250,`, bank.Payments()[0].Ref)
-	if text := string(read.Raw); !strings.Contains(text, want) || strings.Count(text, `"refundedCents":1250`) != 1 || strings.Contains(text, "REFUND_REQUIRED") {
+	ref, text := bank.Payments()[0].Ref, ""
+	want := fmt.Sprintf(`"paymentRef":%q,"own":true,"outcome":"COMPLETED","amountCents":1250,`, ref)
+	await.Seeing(s.T, fixture.Patience, "the refund is confirmed", func() (string, bool) {
+		text = string(s.send(api.Internal, http.MethodGet, "/internal/v1/sessions/"+id, s.rail, "").Raw)
+		return text + "\n" + bank.Output.String(), strings.Contains(text, want) && strings.Contains(text, `"refundedCents":1250`)
+	})
+	if strings.Count(text, `"refundedCents":1250`) != 1 || strings.Contains(text, "REFUND_REQUIRED") {
 		s.T.Errorf("the rail reads %s", text)
 	}
+	s.wantRefunds(bank, ref, 1250)
 	if got := press(s.T.(*testing.T), bank, id, "pay"); got != "Sent back" {
 		s.T.Errorf("the bank says %q", got)
 	}
+}
+
+// wantRefunds: these amounts of a payment are all that the bank has ever given back, and it owes no more.
+func (s shop) wantRefunds(bank *fixture.Bank, ref string, amounts ...int64) {
+	s.T.Helper()
+	s.Eventually("the rail owes nothing", func() bool {
+		return string(s.send(api.Internal, http.MethodGet, listPath, s.rail, "").Raw) == "{\"refunds\":[]}\n"
+	})
+	var got []int64
+	for _, refund := range bank.Refunds() {
+		got = append(got, refund.AmountCents)
+		if refund.Of != ref {
+			s.T.Errorf("the bank has given back %+v", refund)
+		}
+	}
+	if !slices.Equal(got, amounts) {
+		s.T.Errorf("the bank has given back %v, want %v\n%s", got, amounts, &bank.Output)
+	}
+}
+
+// paid pays at a bank.
+func (s shop) paid(faults map[string]reportFault) (id string, bank *fixture.Bank) {
+	t := s.T.(*testing.T)
+	t.Helper()
+	id = s.create("1001")
+	bank = fixture.StartBank(t, internalProxy(t, faults), s.rail, "")
+	pay(t, bank, id)
+	awaitStep(t, bank, "settled", false)
+	return id, bank
+}
+
+// refund asks for a refund of 5.00.
+func (s shop) refund(id string) {
+	s.T.Helper()
+	answer := s.call(http.MethodPost, fixture.Sessions+"/"+id+"/refunds", `{"amountCents": 500}`, "Idempotency-Key", "return-1001")
+	if answer.Status != http.StatusCreated {
+		s.T.Fatalf("%d %s", answer.Status, answer.Raw)
+	}
+}
+
+// awaitRefund waits until the request for a refund has a status, and returns the session as its merchant reads it.
+func (s shop) awaitRefund(bank *fixture.Bank, id, status string) (read string) {
+	s.T.Helper()
+	await.Seeing(s.T, fixture.Patience, "the refund is "+status, func() (string, bool) {
+		read = string(s.read(id).Raw)
+		return read + "\n" + bank.Output.String(), strings.Contains(read, `"status":"`+status+`","amountCents":500`)
+	})
+	return read
 }
 
 // Money that came too late goes back once, and is confirmed once, whatever is lost between the bank and the API.
@@ -304,32 +358,112 @@ func TestRail_Refund(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			id := s.create("1001")
-			bank := s.payLate(id, fault)
-			awaitStep(t, bank, "confirmed", false)
-			s.wantPaidBack(bank, id)
+			s.wantPaidBack(s.payLate(id, fault), id)
 		})
 	}
 }
 
-// A bank that is killed after it gave the money back does not give it back again, and confirms it.
+// killing is a fault of requests, which get 503 until it is armed. The first one after that kills the bank, and all later ones pass.
+type killing struct {
+	armed, over atomic.Bool
+	kill        func()
+	done        chan struct{}
+}
+
+// killed are the places in a request at which a bank is killed.
+var killed = map[string]func(w http.ResponseWriter, forward func(http.ResponseWriter), kill func()){
+	"not received": func(_ http.ResponseWriter, _ func(http.ResponseWriter), kill func()) { kill() },
+	"not answered": func(_ http.ResponseWriter, forward func(http.ResponseWriter), kill func()) {
+		forward(httptest.NewRecorder())
+		kill()
+	},
+	"answered": func(w http.ResponseWriter, forward func(http.ResponseWriter), kill func()) {
+		forward(w)
+		_ = http.NewResponseController(w).Flush()
+		kill()
+	},
+}
+
+func (k *killing) fault(place func(http.ResponseWriter, func(http.ResponseWriter), func())) reportFault {
+	return func(w http.ResponseWriter, forward func(http.ResponseWriter)) {
+		switch {
+		case k.over.Load():
+			forward(w)
+		case k.armed.CompareAndSwap(true, false):
+			k.over.Store(true)
+			place(w, forward, k.kill)
+			close(k.done)
+		default:
+			unavailable(w, forward)
+		}
+	}
+}
+
+// A bank that is killed at any step of a refund, and has no file but its books, pays the merchant's customer back once, and confirms it. One whose
+// customer has closed the account rejects it, and pays nothing.
+func TestRail_RefundRequestKilled(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{listPath, "/refunds"} {
+		for place, at := range killed {
+			for _, closed := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %s, account closed %v", path, place, closed), func(t *testing.T) {
+					t.Parallel()
+					s := newShop(t)
+					k := &killing{done: make(chan struct{})}
+					id, bank := s.paid(map[string]reportFault{path: k.fault(at)})
+					k.kill = bank.Kill
+					if closed {
+						if got := press(t, bank, id, "close"); got != "Account closed" {
+							t.Errorf("the bank says %q", got)
+						}
+					}
+					s.refund(id)
+					k.armed.Store(true)
+					<-k.done
+					bank.Start()
+					ref := bank.Payments()[0].Ref
+					if closed {
+						if read := s.awaitRefund(bank, id, "REJECTED"); !strings.Contains(read, `"rejectReason":"account closed"`) {
+							t.Errorf("the merchant reads %s", read)
+						}
+						s.wantRefunds(bank, ref)
+						return
+					}
+					if read := s.awaitRefund(bank, id, "CONFIRMED"); strings.Count(read, `"refundRef"`) != 1 || !strings.Contains(read, `"refundedCents":500`) {
+						t.Errorf("the merchant reads %s", read)
+					}
+					s.wantRefunds(bank, ref, 500)
+				})
+			}
+		}
+	}
+}
+
+// The same of a payment that came too late: a bank that is killed at any step after its report gives the money back once.
 func TestRail_RefundKilled(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]reportFault{"confirmation not received": unavailable, "answer lost": answerLost} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			id := s.create("1001")
-			var working atomic.Bool
-			bank := s.payLate(id, until(&working, fault))
-			await.Seeing(t, fixture.Patience, "the money is back", func() (string, bool) {
-				return bank.Output.String(), strings.Contains(bank.Output.String(), ": back")
+	for _, path := range []string{listPath, "/refunds"} {
+		for place, at := range killed {
+			t.Run(path+" "+place, func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				id := s.create("1001")
+				var settling atomic.Bool
+				k := &killing{done: make(chan struct{})}
+				bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/settlement": until(&settling, unavailable), path: k.fault(at)}), s.rail, "")
+				k.kill = bank.Kill
+				pay(t, bank, id)
+				s.settle(id, "COMPLETED")
+				settling.Store(true)
+				s.Eventually("the API has refused the payment", func() bool {
+					return strings.Contains(string(s.send(api.Internal, http.MethodGet, "/internal/v1/sessions/"+id, s.rail, "").Raw), `"own":true,"outcome":"COMPLETED"`)
+				})
+				k.armed.Store(true)
+				<-k.done
+				bank.Start()
+				s.wantPaidBack(bank, id)
 			})
-			bank.Kill()
-			working.Store(true)
-			bank.Start()
-			awaitStep(t, bank, "confirmed", false)
-			s.wantPaidBack(bank, id)
-		})
+		}
 	}
 }
 
@@ -339,18 +473,52 @@ func TestRail_RefundRefused(t *testing.T) {
 	s := newShop(t)
 	id := s.create("1001")
 	bank := s.payLate(id, answer(http.StatusConflict, "refund_conflict"))
-	for range 2 {
-		awaitStep(t, bank, "back", true)
-		if got := press(t, bank, id, "pay"); got != "Sent back" {
-			t.Errorf("the bank says %q", got)
-		}
+	for n := range 2 {
+		await.Seeing(t, fixture.Patience, "the bank asks for a person", func() (string, bool) {
+			output := bank.Output.String()
+			return output, strings.Count(output, "a person must look") == n+1 && strings.Count(output, "refund_conflict") == n+1
+		})
+		await.Seeing(t, fixture.Patience, "the bank says that it is sent back", func() (string, bool) { // after a start it reports all again
+			got := press(t, bank, id, "pay")
+			return got, got == "Sent back"
+		})
 		bank.Kill()
 		bank.Start()
 	}
-	awaitStep(t, bank, "back", true)
-	if output := bank.Output.String(); strings.Count(output, ": back") != 2 { // the step, and its problem
-		t.Errorf("the bank's log:\n%s", output)
+	if refunds := bank.Refunds(); len(refunds) != 1 {
+		t.Errorf("the bank has given back %v\n%s", refunds, &bank.Output)
 	}
+}
+
+// A bank gives no money back that it does not have, and asks for a person: here somebody else has reported the payment as the same rail.
+func TestRail_RefundOfUnknownPayment(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	s.settle(id, "COMPLETED")
+	bank := fixture.StartBank(t, api.Internal, s.rail, "")
+	s.refund(id)
+	await.Seeing(t, fixture.Patience, "the bank asks for a person", func() (string, bool) {
+		return bank.Output.String(), strings.Contains(bank.Output.String(), "a person must look at rf_")
+	})
+	s.awaitRefund(bank, id, "REQUESTED")
+	if refunds := bank.Refunds(); len(refunds) > 0 {
+		t.Errorf("the bank has given back %v", refunds)
+	}
+}
+
+// A payment that the session refused and does not keep is not in the list: the bank asks for a person.
+func TestRail_RefusedPaymentNotListed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.create("1001")
+	bank := fixture.StartBank(t, internalProxy(t, map[string]reportFault{"/settlement": func(w http.ResponseWriter, _ func(http.ResponseWriter)) {
+		_, _ = io.WriteString(w, `{"action": "REFUND_REQUIRED"}`)
+	}}), s.rail, "")
+	pay(t, bank, id)
+	await.Seeing(t, fixture.Patience, "the bank asks for a person", func() (string, bool) {
+		return bank.Output.String(), strings.Contains(bank.Output.String(), "give the money back")
+	})
 }
 
 // Two payers of one code, at two banks at once: one pays, the other is refused before any money moves.

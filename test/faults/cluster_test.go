@@ -63,6 +63,9 @@ func startCluster() (c *cluster, err error) {
 	if err := c.InstallRBAC(); err != nil {
 		return c, err
 	}
+	if _, err := c.Kubectl("", "apply", "-k", repository.Path("config", "flowschema")); err != nil {
+		return c, err
+	}
 	return c, c.startOperator()
 }
 

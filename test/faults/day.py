@@ -2,8 +2,9 @@
 
 usage: day.py JOURNAL CSV...
 
-JOURNAL has lines of "session id, payment reference, cents"; cents are negative if the rail has sent the money back. Each CSV is one day, as
-`kubectl merchant payments export` writes it. The exit code is 1 if a payment is missing, is there twice, was not moved, or has another amount.
+JOURNAL has lines of "session id, payment reference, cents, refund reference", the last one empty for a payment; cents are negative if the rail has sent
+the money back. Each CSV is one day, as `kubectl merchant payments export` writes it. The exit code is 1 if a payment or a refund is missing, is there
+twice, was not moved, or has another amount.
 """
 
 import csv
@@ -15,35 +16,41 @@ from decimal import Decimal
 def read_journal(name):
     moved = Counter()
     with open(name, newline="") as file:
-        for session, reference, cents in csv.reader(file):
-            moved[session, reference] += int(cents)
-    return +moved  # without what was sent back
+        for session, reference, cents, refund in csv.reader(file):
+            moved[session, reference, refund] += int(cents)
+    return Counter({movement: cents for movement, cents in moved.items() if cents})  # without payments of lost sessions
 
 
 def read_days(names, complain):
-    paid = Counter()
+    net = Counter()
     for name in names:
         with open(name, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
-                if row["status"] != "COMPLETED":
+                if row["kind"] == "payment" and row["status"] != "COMPLETED":
                     continue
-                payment = row["sessionId"], row["paymentRef"]
+                movement = row["sessionId"], row["paymentRef"], row["refundRef"]
                 cents = Decimal(row["amount"]) * 100
-                if cents != int(row["amountCents"]) or payment in paid:
-                    complain(f"{payment}: a second line, or {row['amount']} is not {row['amountCents']} cents")
-                paid[payment] += int(cents)
-    return paid
+                if cents != int(row["amountCents"]) or cents != Decimal(row["net"]) * 100 or movement in net:
+                    complain(f"{movement}: a second line, or {row['amount']} is not {row['amountCents']} cents or {row['net']} net")
+                if (row["kind"] == "refund") != bool(row["refundRef"]) or (row["kind"] == "refund") != (cents < 0):
+                    complain(f"{movement}: {row['kind']} of {row['amount']}")
+                net[movement] += int(cents)
+    return net
 
 
 def main(journal, *days):
     wrong = []
-    moved, paid = read_journal(journal), read_days(days, wrong.append)
-    for payment in sorted(moved.keys() | paid.keys()):
-        if moved[payment] != paid[payment]:
-            wrong.append(f"{payment}: {moved[payment]} cents moved, {paid[payment]} in the CSV")
-    if sum(moved.values()) != sum(paid.values()):
-        wrong.append(f"{sum(moved.values())} cents moved in all, {sum(paid.values())} in the CSV")
-    print(f"{len(moved)} payments moved, {len(paid)} in {len(days)} CSV, {Decimal(sum(paid.values())) / 100} in all")
+    moved, net = read_journal(journal), read_days(days, wrong.append)
+    for movement in sorted(moved.keys() | net.keys()):
+        if moved[movement] != net[movement]:
+            wrong.append(f"{movement}: {moved[movement]} cents moved, {net[movement]} in the CSV")
+    if sum(moved.values()) != sum(net.values()):
+        wrong.append(f"{sum(moved.values())} cents moved in all, {sum(net.values())} in the CSV")
+    refunds = [cents for cents in net.values() if cents < 0]
+    print(
+        f"{len(moved)} movements, {len(net)} in {len(days)} CSV; {len(refunds)} refunds of {Decimal(-sum(refunds)) / 100}, "
+        f"{Decimal(sum(net.values())) / 100} are left in all"
+    )
     for line in wrong[:20]:
         print(line)
     return 1 if wrong else 0

@@ -152,15 +152,18 @@ func (s *deployment) must(err error) {
 	}
 }
 
-// apiKey applies an ApiKey and returns the delivered plaintext, once every replica takes it.
-func (s *deployment) apiKey(name, merchant string) string {
+// apiKey applies an ApiKey that the options change and returns the delivered plaintext, once every replica takes it.
+func (s *deployment) apiKey(name, merchant string, change ...func(*v1alpha1.ApiKey)) string {
 	s.t.Helper()
-	_, plain := s.ApiKey(name, merchant)
+	_, plain := s.ApiKey(name, merchant, change...)
 	for _, r := range s.replicas {
 		s.accepts(r, plain)
 	}
 	return shared.secret(plain)
 }
+
+// mayDoAll has every permission, which refunds need.
+func mayDoAll(key *v1alpha1.ApiKey) { key.Spec.Permissions = v1alpha1.Permissions() }
 
 // accepts waits until a replica takes the key.
 func (s *deployment) accepts(r *replica, key string) {

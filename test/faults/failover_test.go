@@ -99,7 +99,7 @@ func newFailover(t *testing.T, p pairs, dispatchers int, flags []string, change 
 	for n := range failoverSellers {
 		name := fmt.Sprint("seller-", n)
 		merchant := s.Merchant(name, append(slices.Clone(change), func(m *v1alpha1.Merchant) { m.Spec.Webhook = &v1alpha1.Webhook{URL: f.hooks.URL + "/hooks"} })...)
-		key := s.apiKey("till-"+fmt.Sprint(n), name)
+		key := s.apiKey("till-"+fmt.Sprint(n), name, mayDoAll)
 		f.sellers = append(f.sellers, seller{merchant, space(merchant), key, newConsumer(s, merchant, key)})
 	}
 	return f

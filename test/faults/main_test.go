@@ -50,7 +50,7 @@ type fault struct {
 // faults are in the order of the table.
 func faults() []fault {
 	var all []fault
-	for _, some := range [][]fault{stormFaults(), keyFaults(), deletionFaults(), clockFaults(), limitFaults(), outageFaults(), failoverFaults(), kubeFaults(), withdrawalFaults(), drainFaults(), abuseFaults(), endpointFaults(), networkFaults(), smugglingFaults(), tenantFaults(), consoleFaults(), receiptFaults(), payerFaults(), fullFaults(), memoryFaults()} {
+	for _, some := range [][]fault{stormFaults(), keyFaults(), deletionFaults(), clockFaults(), limitFaults(), outageFaults(), failoverFaults(), kubeFaults(), withdrawalFaults(), drainFaults(), abuseFaults(), endpointFaults(), networkFaults(), smugglingFaults(), tenantFaults(), consoleFaults(), receiptFaults(), payerFaults(), refundFaults(), fullFaults(), memoryFaults(), fairnessFaults()} {
 		all = append(all, some...)
 	}
 	return all

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -108,6 +109,15 @@ func (s *deployment) dumpSessions(merchant *v1alpha1.Merchant) map[string]string
 // tenant may do everything in its own namespace, where the deployment's merchants are not.
 func (s *deployment) tenant() (client.Client, *deployment) {
 	s.t.Helper()
+	account, elsewhere := s.pipeline()
+	tenant, err := client.New(account, client.Options{Scheme: shared.Client.Scheme()})
+	s.must(err)
+	return tenant, elsewhere
+}
+
+// pipeline signs in as a tenant's service account, which may do everything in its own namespace.
+func (s *deployment) pipeline() (*rest.Config, *deployment) {
+	s.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
 	s.must(shared.Client.Create(s.t.Context(), namespace))
 	all := []string{"*"}
@@ -122,13 +132,11 @@ func (s *deployment) tenant() (client.Client, *deployment) {
 	}
 	s.must(shared.Client.Create(s.t.Context(), role))
 	s.must(shared.Client.Create(s.t.Context(), binding))
-	user, err := shared.Environment.AddUser(envtest.User{Name: namespace.Name}, nil)
-	s.must(err)
-	tenant, err := client.New(user.Config(), client.Options{Scheme: shared.Client.Scheme()})
+	user, err := shared.Environment.AddUser(envtest.User{Name: namespace.Name, Groups: []string{"system:serviceaccounts", "system:authenticated"}}, nil)
 	s.must(err)
 	elsewhere := *s
 	elsewhere.Namespace = namespace.Name
-	return tenant, &elsewhere
+	return user.Config(), &elsewhere
 }
 
 func tryForging(t *testing.T) (int, string) {

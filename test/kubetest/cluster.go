@@ -117,26 +117,39 @@ func (c *Cluster) InstallRBAC() error {
 
 // Account signs in as a service account of SystemNamespace: it has the rights that were granted to it, and no others.
 func (c *Cluster) Account(name string) (*envtest.AuthenticatedUser, error) {
-	c.signingIn.Lock()
-	defer c.signingIn.Unlock()
-	return c.Environment.AddUser(envtest.User{
+	return c.signIn(serviceAccount(name))
+}
+
+func serviceAccount(name string) envtest.User {
+	return envtest.User{
 		Name:   "system:serviceaccount:" + SystemNamespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + SystemNamespace, "system:authenticated"},
-	}, nil)
+	}
+}
+
+func (c *Cluster) signIn(user envtest.User) (*envtest.AuthenticatedUser, error) {
+	c.signingIn.Lock()
+	defer c.signingIn.Unlock()
+	return c.Environment.AddUser(user, nil)
 }
 
 // Kubeconfig writes a file that signs in as a service account of SystemNamespace. Each call writes another one, because tests that run at the
 // same time read them.
 func (c *Cluster) Kubeconfig(account string) (path string, err error) {
-	user, err := c.Account(account)
+	return c.UserKubeconfig(serviceAccount(account))
+}
+
+// UserKubeconfig is Kubeconfig for anybody.
+func (c *Cluster) UserKubeconfig(user envtest.User) (path string, err error) {
+	signedIn, err := c.signIn(user)
 	if err != nil {
 		return "", err
 	}
-	content, err := user.KubeConfig()
+	content, err := signedIn.KubeConfig()
 	if err != nil {
 		return "", err
 	}
-	file, err := os.CreateTemp(c.Dir, account+"-*.kubeconfig")
+	file, err := os.CreateTemp(c.Dir, "*.kubeconfig")
 	if err != nil {
 		return "", err
 	}

@@ -33,6 +33,9 @@ type Options struct {
 	Implicit bool
 	// Username and Password are required of who sends; empty: nobody signs in.
 	Username, Password string
+	// Offers are the mechanisms that the server lists; nil: PLAIN. Has are those that it really
+	// has, of PLAIN and LOGIN; nil: PLAIN. The others get 535.
+	Offers, Has []string
 	// Sender and Recipient answer an address, Content a whole mail: with a *smtp.SMTPError; nil: all are accepted.
 	Sender, Recipient func(address string) error
 	Content           func(Message) error
@@ -57,6 +60,8 @@ type Message struct {
 	Encrypted bool `json:"-"`
 	// UTF8: its sender asked for SMTPUTF8.
 	UTF8 bool `json:"-"`
+	// Hello is the name that its sender gave in EHLO.
+	Hello string `json:"-"`
 }
 
 // Server is a mail server that runs.
@@ -68,6 +73,7 @@ type Server struct {
 	mu       sync.Mutex
 	messages []Message
 	tries    int
+	signIns  []string
 }
 
 // Start starts a server. The caller closes it.
@@ -75,6 +81,12 @@ func Start(o Options) (*Server, error) {
 	address := o.Address
 	if address == "" {
 		address = "127.0.0.1:0"
+	}
+	if o.Offers == nil {
+		o.Offers = []string{sasl.Plain}
+	}
+	if o.Has == nil {
+		o.Has = []string{sasl.Plain}
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -120,6 +132,13 @@ func (s *Server) Tries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tries
+}
+
+// SignIns are the mechanisms with which somebody tried to sign in, the oldest first.
+func (s *Server) SignIns() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.signIns)
 }
 
 func (s *Server) newSession(c *smtp.Conn) smtp.Session {
@@ -176,6 +195,7 @@ func (c *session) Data(r io.Reader) error {
 	}
 	_, message.Encrypted = c.conn.TLSConnectionState()
 	message.Recipients, message.ReceivedAt, message.UTF8 = slices.Clone(c.recipients), time.Now(), c.utf8
+	message.Hello = c.conn.Hostname()
 	if check := c.server.options.Content; check != nil {
 		if err := check(message); err != nil {
 			return err
@@ -221,18 +241,49 @@ type authSession struct {
 	signedIn bool
 }
 
-// AuthMechanisms lists what it can.
-func (*authSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+// AuthMechanisms lists what the server offers.
+func (c *authSession) AuthMechanisms() []string { return c.server.options.Offers }
 
 // Auth begins to sign in.
-func (c *authSession) Auth(string) (sasl.Server, error) {
-	return sasl.NewPlainServer(func(_, username, password string) error {
+func (c *authSession) Auth(mechanism string) (sasl.Server, error) {
+	c.server.mu.Lock()
+	c.server.signIns = append(c.server.signIns, mechanism)
+	c.server.mu.Unlock()
+	if !slices.Contains(c.server.options.Has, mechanism) {
+		return nil, smtp.ErrAuthFailed
+	}
+	signIn := func(username, password string) error {
 		if username != c.server.options.Username || password != c.server.options.Password {
 			return smtp.ErrAuthFailed
 		}
 		c.signedIn = true
 		return nil
-	}), nil
+	}
+	if mechanism == sasl.Login {
+		return &loginServer{signIn: signIn}, nil
+	}
+	return sasl.NewPlainServer(func(_, username, password string) error { return signIn(username, password) }), nil
+}
+
+// loginServer is the server's side of LOGIN: it asks for a user, then for a password.
+type loginServer struct {
+	signIn   func(username, password string) error
+	asked    bool
+	username string
+}
+
+// Next takes a response of the client.
+func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err error) {
+	switch {
+	case !l.asked:
+		l.asked = true
+		return []byte("Username:"), false, nil
+	case l.username == "":
+		l.username = string(response)
+		return []byte("Password:"), false, nil
+	default:
+		return nil, true, l.signIn(l.username, string(response))
+	}
 }
 
 // Mail begins a mail.

@@ -71,7 +71,7 @@ var bounded = map[string]*regexp.Regexp{
 	"state":     regexp.MustCompile(`^(ready|reconciling|stalled|inactive|unknown|wanted|active)$`),
 	"listener":  regexp.MustCompile(`^(public|internal|ops|console)$`),
 	"server":    regexp.MustCompile(`^[0-9.]+:[0-9]+$`),
-	"operation": regexp.MustCompile(`^[a-z_]{4,20}$`),
+	"operation": regexp.MustCompile(`^[a-z_]{4,24}$`),
 }
 
 func TestMetrics_Labels(t *testing.T) {

@@ -51,22 +51,27 @@ type Provider struct {
 
 // New starts a provider that belongs to no test, for TestMain: the caller runs stop when the tests are over.
 func New(directory string, users ...User) (p *Provider, stop func() error, err error) {
-	nothing := func() error { return nil }
+	p = &Provider{program: filepath.Join(directory, "oidc"), users: filepath.Join(directory, "users.json")}
+	text, err := json.Marshal(users)
+	if err == nil {
+		err = errors.Join(os.WriteFile(p.users, text, 0o600), repository.Build(p.program, "hack/oidc"))
+	}
+	if err != nil {
+		return nil, func() error { return nil }, err
+	}
+	return p.Another()
+}
+
+// Another starts a provider with the same people. It belongs to no test either.
+func (p *Provider) Another() (another *Provider, stop func() error, err error) {
 	port, err := freeport.Choose()
 	if err != nil {
-		return nil, nothing, err
+		return nil, func() error { return nil }, err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	p = &Provider{Issuer: "http://" + address, address: address, program: filepath.Join(directory, "oidc"), users: filepath.Join(directory, "users.json")}
-	text, err := json.Marshal(users)
-	if err != nil {
-		return nil, nothing, err
-	}
-	if err := errors.Join(os.WriteFile(p.users, text, 0o600), repository.Build(p.program, "hack/oidc")); err != nil {
-		return nil, nothing, err
-	}
-	err = p.Start()
-	return p, p.Stop, err
+	another = &Provider{Issuer: "http://" + address, address: address, program: p.program, users: p.users}
+	err = another.Start()
+	return another, another.Stop, err
 }
 
 // Start starts the provider again, at the same address, with a new signing key.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
@@ -122,10 +124,35 @@ func (r *Replica) TestKey(name string, merchant published.MerchantRecord, change
 	return key.Reveal()
 }
 
+// Rotate publishes the next generation of a key without an overlap, and returns it in plaintext. The key before it is dead.
+func (r *Replica) Rotate(issued published.KeyRecord) string {
+	r.t.Helper()
+	key, err := issued.NewKey()
+	storetest.Must(r.t, err)
+	issued.Generation++
+	issued.Revision++
+	issued.Current = published.Current{Digest: key.Digest(), Prefix: key.Prefix(), CreatedAt: time.Now().UTC()}
+	r.UpdateKey(issued)
+	return key.Reveal()
+}
+
+// UpdateKey publishes another revision of a key.
+func (r *Replica) UpdateKey(issued published.KeyRecord) {
+	r.t.Helper()
+	storetest.Must(r.t, r.Directory.Informer("key").Update(r.keySecret(issued)))
+}
+
 // PublishKey publishes a key that is not known.
 func (r *Replica) PublishKey(issued published.KeyRecord) {
 	r.t.Helper()
+	storetest.Must(r.t, r.Directory.Informer("key").Add(r.keySecret(issued)))
+}
+
+// keySecret is the Secret as the Kubernetes API has it.
+func (r *Replica) keySecret(issued published.KeyRecord) *corev1.Secret {
+	r.t.Helper()
 	secret, err := published.EncodeKey(credentials, issued)
 	storetest.Must(r.t, err)
-	storetest.Must(r.t, r.Directory.Informer("key").Add(secret))
+	secret.CreationTimestamp = metav1.Now()
+	return secret
 }

@@ -38,7 +38,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* The host of the console, without a port. */}}
 {{- define "merchant-operator.consoleHost" -}}
-{{- get (urlParse .Values.console.externalURL) "hostname" -}}
+{{- get (urlParse .Values.console.externalURL) "hostname" | lower -}}
 {{- end -}}
 
 {{/* Name of the port of the console's Service. */}}

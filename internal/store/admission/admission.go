@@ -102,6 +102,8 @@ type Request struct {
 	Forbidden bool
 	// Limit bounds the merchant's requests.
 	Limit ratelimit.Policy
+	// Counted: an earlier script has counted the request.
+	Counted bool
 
 	// currentOnly: a key in its overlap is rejected.
 	currentOnly bool
@@ -205,7 +207,12 @@ func (c *Call) AdmissionArgs() {
 		c.SkipTo("last_use_key")
 		c.Key("last_use_key", r.Space(), keystate.LastUseKey, r.KeyID)
 	}
-	WriteLimit(&c.Call, r.Limit)
+	if r.Counted {
+		c.Int("cost", 0)
+		c.Int("burst", r.Limit.Window().Microseconds())
+	} else {
+		WriteLimit(&c.Call, r.Limit)
+	}
 	c.WriteInt(r.Order.Issued)
 	c.WriteString(" ")
 	c.WriteInt(r.Order.Revision)
@@ -241,7 +248,18 @@ func WriteLimit(call *redis.Call, limit ratelimit.Policy) {
 // Run runs the script of a merchant's request. It returns the first word of its reply, which says what became of an admitted request, and the rest.
 // It returns the same errors as Admit; their text begins with what.
 func (c *Call) Run(ctx context.Context, what string) (Admitted, string, redis.Reply, error) {
-	reply, err := c.admitter.redis.Run(ctx, &c.Call)
+	return c.run(ctx, what, c.admitter.redis.Run)
+}
+
+// RunReplicated is Run, and also waits for replicas, as that of redis.Client does.
+func (c *Call) RunReplicated(ctx context.Context, what string) (Admitted, string, redis.Reply, error) {
+	return c.run(ctx, what, c.admitter.redis.RunReplicated)
+}
+
+func (c *Call) run(
+	ctx context.Context, what string, run func(context.Context, *redis.Call) (redis.Reply, error),
+) (Admitted, string, redis.Reply, error) {
+	reply, err := run(ctx, &c.Call)
 	if err != nil {
 		// A Redis that was away may have lost the last writes, in a failover for example, so all uses are written again.
 		if ctx.Err() == nil && errors.Is(err, redis.ErrUnavailable) {

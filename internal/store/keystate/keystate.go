@@ -29,6 +29,7 @@ var files embed.FS
 var (
 	writeOverrideScript = script("write_override")
 	endOverrideScript   = script("end_override")
+	expireEndedScript   = script("expire_ended")
 	readOverridesScript = script("read_overrides")
 	readLastUsesScript  = script("read_last_uses")
 )

@@ -10,6 +10,7 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 )
 
@@ -69,7 +70,22 @@ func (s *Store) WriteOverride(ctx context.Context, override Override) error {
 	call.Int("known", override.Order.Issued)
 	call.Millis("margin", endMargin)
 	call.Millis("keep", OverrideLifetime)
-	return overrideError(s.redis.Run(ctx, &call))
+	if err := overrideError(s.redis.Run(ctx, &call)); err != nil {
+		return err
+	}
+	s.expireEnded(ctx, override.Ref)
+	return nil
+}
+
+// expireEnded lets last uses and the last rotation of an ended key end with its override: a tenant may make and delete ApiKeys without end. It is a script
+// of its own, because while a slot moves Redis refuses one whose keys are not all there, and the end of a key must not wait for that. If it fails,
+// they end by themselves later.
+func (s *Store) expireEnded(ctx context.Context, key Ref) {
+	call := redis.NewCall(expireEndedScript)
+	call.Key("last_use_key", key.space(), LastUseKey, key.KeyID)
+	call.Key("rotation_key", key.space(), outbox.RotationKey, key.KeyID)
+	call.Millis("keep", OverrideLifetime)
+	_, _ = s.redis.Run(ctx, &call)
 }
 
 // RevokeGone revokes a key whose published object is gone. Unlike WriteOverride it revokes what a newer override accepts, too, if that is

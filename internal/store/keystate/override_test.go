@@ -233,3 +233,26 @@ func TestWriteOverride_LargeRevisions(t *testing.T) {
 		}
 	}
 }
+
+// A tenant that makes, rotates and deletes ApiKeys without end leaves nothing in Redis for longer than the week in which a late replica must know of
+// the end. Other ApiKeys keep what is known of them.
+func TestWriteOverride_EndedKeepsAWeek(t *testing.T) {
+	s, inspect := open(t, shared.URL()), client(t, shared)
+	asks, victim := merchant(), merchant()
+	for _, used := range []admission.Request{asks, victim} {
+		must(t, second(s.Admit(t.Context(), used)))
+		must(t, inspect.Set(t.Context(), merchantTag(used.MerchantID)+"rotation:"+used.KeyID, 1_700_000_000_000, 400*24*time.Hour).Err())
+	}
+	must(t, s.Keys.WriteOverride(t.Context(), keystate.Override{Ref: keyRef(asks), Ended: true}))
+	ends := func(of admission.Request, kind string) time.Duration {
+		return inspect.PTTL(t.Context(), merchantTag(of.MerchantID)+kind+":"+of.KeyID).Val().Round(time.Hour)
+	}
+	for kind, kept := range map[string]time.Duration{"used": 90 * 24 * time.Hour, "rotation": 400 * 24 * time.Hour} {
+		if got := ends(asks, kind); got != keystate.OverrideLifetime {
+			t.Errorf("%s of the deleted ApiKey ends in %s", kind, got)
+		}
+		if got := ends(victim, kind); got != kept {
+			t.Errorf("%s of another ApiKey ends in %s", kind, got)
+		}
+	}
+}

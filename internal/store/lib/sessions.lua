@@ -10,8 +10,8 @@ local function open_sessions(queue_key, due_key, history)
   end
 
   -- Changes a session and records the event of it, in the feed first if its key is given. Takes the keys of session, event and
-  -- feed, the kind of event, the fields to change in the session, and those in which the event differs from what the session was
-  -- before; false hides one. Reads the session again: a change is rare, and few readers need all of it.
+  -- feed, the kind of event, and the fields to change in the session. differs has the fields of the event that are not as the
+  -- session had them before; false: the field is empty. Reads the session again: a change is rare, and few readers need all of it.
   function sessions.change(key, event_key, feed_key, kind, change, differs)
     local names = const.EVENT_FIELDS
     local stored = call('HMGET', key, field.SEQUENCE, unpack(names))
@@ -82,6 +82,12 @@ local function open_sessions(queue_key, due_key, history)
     local fields = call('HMGET', key, unpack(names))
     sessions.expire_if_due(key, event_key, feed_key, fields)
     return fields
+  end
+
+  -- Writes a field of a session as it is, for an answer that rests on what another connection has written and replicas may not have
+  -- yet. WAIT waits for the last write of its own connection (Redis 7.2, Valkey), and replicas confirm in order.
+  function sessions.write_again(key, fields)
+    call('HSET', key, field.EXPIRES_AT, fields[at.EXPIRES_AT])
   end
 
   -- Returns the status of a session, from its fields. An unreadable one is 'CORRUPT'.

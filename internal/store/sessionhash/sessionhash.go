@@ -43,6 +43,7 @@ var merchantFields = redis.Fields{
 const (
 	RefusedField  = "l:"
 	RefundField   = "b:"
+	RequestField  = "a:"
 	FailuresField = "k:"
 )
 
@@ -52,9 +53,12 @@ var otherFields = redis.Fields{
 	// REFUSED<payment> is a refused payment: "<late, mismatched or merchant_deleted> <amountCents> <paidAt, ms, or 0>", and " <currency>" if that is not
 	// the session's.
 	{Name: "REFUSED", Field: RefusedField},
-	{Name: "LISTED", Field: "n"},           // how many refused payments there are; also there, maybe as 0, if there are refunds or failures
+	// LISTED says that the session has refused payments, refunds, requests for them or failures, so that a reader needs all fields. Its value is how many
+	// refused payments there are, maybe 0.
+	{Name: "LISTED", Field: "n"},
 	{Name: "MERCHANT_DELETED", Field: "d"}, // if one of them was refused as merchant_deleted: the session accepts no further payment
 	{Name: "REFUND", Field: RefundField},   // REFUND<refund> is a refund: "<amountCents> <when it was recorded, ms> <payment>"
+	{Name: "REQUEST", Field: RequestField}, // REQUEST<refund id> is a merchant's request for a refund; see lib/refunds.lua
 	{Name: "REFUNDED", Field: "g"},         // how much of the payment that completed the session was refunded, if any
 	{Name: "HOLD", Field: "h"},             // who holds the session: "<until, ms> <payment>"
 	{Name: "HELD", Field: "h:"},            // HELD<rail> is how long a rail has held it, ms: the whole of each hold that was not released

@@ -24,6 +24,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -207,8 +208,10 @@ func TestApply_SecondWritesNothing(t *testing.T) {
 	const versions = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
 	text := render(t, withConsole, "console: {ingress: {enabled: true}, httpRoute: {enabled: true, parentRefs: [{name: public}]}}", "apiserver: {trustedProxies: [10.0.0.0/8]}", "ingress: {enabled: true, className: nginx}", "httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 		"apiserver: {autoscaling: {enabled: true}}", "rails: [{namespace: rails, serviceAccountName: card}]", placed).stream()
-	first := kubectl(t, text, "apply", "-f", "-", "-o", versions)
+	kubectl(t, text, "apply", "-f", "-")
 	t.Cleanup(func() { kubectl(t, withoutKept(text), "delete", "--ignore-not-found", "-f", "-") })
+	kubectl(t, "", "wait", "flowschemas", "--all", "--for=condition=Dangling=False", "--timeout=1m") // the API server writes it once
+	first := kubectl(t, text, "apply", "-f", "-", "-o", versions)
 	if diff := cmp.Diff(first, kubectl(t, text, "apply", "-f", "-", "-o", versions)); diff != "" {
 		t.Errorf("applying it again writes (-once +again):\n%s", diff)
 	}
@@ -262,6 +265,45 @@ func TestDeletionPolicy_SomeNamespaces(t *testing.T) {
 		if diff := cmp.Diff(want, namespaces); diff != "" {
 			t.Errorf("with %q, namespaces of the policy (-want +got):\n%s", values, diff)
 		}
+	}
+}
+
+// The FlowSchemas name the accounts of the release and the namespaces that it manages. Two releases
+// in a cluster have their own each. test/verify/manifests asks the API server which requests they
+// get.
+func TestFlowSchema_Names(t *testing.T) {
+	for name, test := range map[string]struct {
+		values, fullname string
+		namespaces       []string
+	}{
+		"all namespaces":               {"{}", "merchant-operator", []string{"*"}},
+		"another name, and namespaces": {"{fullnameOverride: pay, watchNamespaces: [shops, more-shops]}", "pay", []string{"shops", "more-shops"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := objects(t, render(t, withConsole, "flowSchema: {tenants: {enabled: true}}", test.values).stream())
+			var accounts, subjects []string
+			for key, object := range all {
+				if object.GetKind() == "ServiceAccount" {
+					accounts = append(accounts, strings.TrimPrefix(key, "ServiceAccount/"))
+				}
+			}
+			for _, subject := range get[flowcontrolv1.FlowSchema](t, all, "FlowSchema/"+test.fullname).Spec.Rules[0].Subjects {
+				if subject.ServiceAccount.Namespace != system {
+					t.Errorf("an account of %s", subject.ServiceAccount.Namespace)
+				}
+				subjects = append(subjects, subject.ServiceAccount.Name)
+			}
+			slices.Sort(accounts)
+			slices.Sort(subjects)
+			if diff := cmp.Diff(accounts, subjects); diff != "" {
+				t.Errorf("accounts (-of the release +of the FlowSchema):\n%s", diff)
+			}
+			tenants := get[flowcontrolv1.FlowSchema](t, all, "FlowSchema/"+test.fullname+"-tenants").Spec
+			one(t, all, "PriorityLevelConfiguration/"+tenants.PriorityLevelConfiguration.Name)
+			if diff := cmp.Diff(test.namespaces, tenants.Rules[0].ResourceRules[0].Namespaces); diff != "" {
+				t.Errorf("namespaces (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -177,7 +177,7 @@ func drain(t *testing.T, container corev1.Container) (total time.Duration) {
 const allArguments = `
 logLevel: DEBUG
 history: {age: 48h, entries: 20000000}
-receipts: {smtpURL: 'smtp://mail.example.com:587', from: 'Example Pay <receipts@pay.example.com>', credentialsSecretName: smtp, caSecretName: smtp-ca}
+receipts: {smtpURL: 'smtp://mail.example.com:587', from: 'Example Pay <receipts@pay.example.com>', helo: '[192.0.2.1]', credentialsSecretName: smtp, caSecretName: smtp-ca}
 watchNamespaces: [shops, more-shops]
 apiserver:
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
@@ -245,7 +245,8 @@ func TestArguments_FromValues(t *testing.T) {
 		"merchant-operator-dispatcher": {
 			"--webhook-allow-http", "--webhook-allow-cidrs=10.1.0.0/16", "--webhook-deny-cidrs=10.1.9.0/24,166.8.0.0/14", "--webhook-deny-domains=svc,k8s.example", "--webhook-concurrency=1000000",
 			"--webhook-max-in-flight=20000000", "--webhook-failing-limit=24h", "--history=48h", "--history-entries=20000000",
-			"--smtp-url=smtp://mail.example.com:587", "--smtp-from=Example Pay <receipts@pay.example.com>", "--smtp-ca-file=/etc/merchant-operator/smtp-ca/ca.crt",
+			"--smtp-url=smtp://mail.example.com:587", "--smtp-from=Example Pay <receipts@pay.example.com>", "--smtp-helo=[192.0.2.1]",
+			"--smtp-ca-file=/etc/merchant-operator/smtp-ca/ca.crt",
 		},
 		"merchant-operator-console": {
 			"--log-level=DEBUG", "--watch-namespaces=shops,more-shops", "--external-url=https://console.example.com", "--api-url=https://pay.example.com",

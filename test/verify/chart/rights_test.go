@@ -51,11 +51,12 @@ func TestRights_AsWritten(t *testing.T) {
 // rightsToBind are the rights of the roles that the platform team binds to people and rails.
 const rightsToBind = `
 merchant-bookkeeper: get list watch apikeys.merchant-operator.io
-merchant-bookkeeper: get list viewpayments watch merchants.merchant-operator.io
+merchant-bookkeeper: get list refundpayments viewpayments watch merchants.merchant-operator.io
 merchant-integrator: editallowlist editwebhook get issuekeys list rotatekeys viewpayments watch merchants.merchant-operator.io
 merchant-integrator: get list watch apikeys.merchant-operator.io
 merchant-viewer: get list watch apikeys.merchant-operator.io
 merchant-viewer: get list watch merchants.merchant-operator.io
+rail: get /internal/v1/refunds
 rail: get post /internal/v1/sessions/*
 `
 
@@ -198,8 +199,8 @@ func TestRights_PeopleEnforced(t *testing.T) {
 		t.Cleanup(func() { kubectl(t, "", "delete", "rolebinding", role+"s", "-n", "shops") })
 	}
 	const see, act, write = "get list watch", "issuekeys rotatekeys editallowlist editwebhook", "create update patch delete deletecollection"
-	for group, want := range map[string]struct{ payments, acts bool }{
-		"oidc:viewers": {false, false}, "oidc:bookkeepers": {true, false}, "oidc:integrators": {true, true},
+	for group, want := range map[string]struct{ payments, refunds, acts bool }{
+		"oidc:viewers": {}, "oidc:bookkeepers": {payments: true, refunds: true}, "oidc:integrators": {payments: true, acts: true},
 	} {
 		may := func(verbs, resource, namespace string, want bool) {
 			t.Helper()
@@ -215,10 +216,11 @@ func TestRights_PeopleEnforced(t *testing.T) {
 		may(see, "merchants", "shops", true)
 		may(see, "apikeys", "shops", true)
 		may("viewpayments", "merchants", "shops", want.payments)
+		may("refundpayments", "merchants", "shops", want.refunds)
 		may(act, "merchants", "shops", want.acts)
 		may(write, "merchants", "shops", false)
 		may(write, "apikeys", "shops", false)
-		may(see+" viewpayments "+act, "merchants", "more-shops", false)
+		may(see+" viewpayments refundpayments "+act, "merchants", "more-shops", false)
 	}
 }
 

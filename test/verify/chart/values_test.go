@@ -47,6 +47,7 @@ func TestValues_Invalid(t *testing.T) {
 			[]string{"httpRoute.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
 		"a client secret as text":      {"console: {oidc: {clientSecret: hush}}", []string{"/console/oidc", "'clientSecret' not allowed"}},
 		"a mail server with a user":    {"receipts: {smtpURL: 'smtps://u:p@mail.example.com', from: a@b.example}", []string{"/receipts/smtpURL", "does not match"}},
+		"a greeting of two words":      {"receipts: {smtpURL: 'smtps://mail.example.com', from: a@b.example, helo: 'a b'}", []string{"/receipts/helo", "does not match"}},
 		"receipts from nobody":         {"receipts: {smtpURL: 'smtps://mail.example.com'}", []string{"receipts.from"}},
 		"receipts by no server":        {"receipts: {from: a@b.example}", []string{"receipts.smtpURL"}},
 		"no dispatcher":                {"dispatcher: {replicas: 0}", []string{"dispatcher.replicas", "dispatcher.paused"}},
@@ -165,6 +166,7 @@ var (
 const least = `
 crds: {enabled: false}
 credentialsNamespace: {create: false}
+flowSchema: {enabled: false}
 podDisruptionBudget: {enabled: false}
 networkPolicy: {enabled: false}
 redis: {type: URL, url: {secretName: redis}}
@@ -186,6 +188,11 @@ func TestValues_Toggles(t *testing.T) {
 		{"the deletion policy", "merchantDeletionPolicy: {enabled: true}", []string{
 			"ValidatingAdmissionPolicy/merchant-operator-merchant-deletion", "ValidatingAdmissionPolicyBinding/merchant-operator-merchant-deletion",
 		}, nil},
+		{"the flow schema of the roles", "flowSchema: {enabled: true}", []string{"FlowSchema/merchant-operator"}, nil},
+		{"the flow schema of tenants", "flowSchema: {enabled: true, tenants: {enabled: true, nominalConcurrencyShares: 10}}", []string{
+			"FlowSchema/merchant-operator", "FlowSchema/merchant-operator-tenants", "PriorityLevelConfiguration/merchant-operator-tenants",
+		}, nil},
+		{"the flow schema of tenants alone, which would hold up the roles", "flowSchema: {tenants: {enabled: true}}", nil, nil},
 		{"disruption budgets", "podDisruptionBudget: {enabled: true, maxUnavailable: 25%}", budgets, nil},
 		{"network policies", "networkPolicy: {enabled: true}", policies, nil},
 		{"the bundled Redis", "redis: {type: Bundled}", []string{"Service/merchant-operator-redis", "StatefulSet/merchant-operator-redis"}, nil},

@@ -118,6 +118,7 @@ func TestNamespaces_RestrictedStandard(t *testing.T) {
 func assertUnchanged(t *testing.T, directory string) {
 	t.Helper()
 	const versions = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`
+	kubectl(t, "", "wait", "flowschemas", "--all", "--for=condition=Dangling=False", "--timeout=1m") // the API server writes it once
 	first := apply(t, directory, "--output", versions)
 	if diff := cmp.Diff(first, apply(t, directory, "--output", versions)); diff != "" {
 		t.Errorf("applying config/%s again writes (-once +again):\n%s", directory, diff)

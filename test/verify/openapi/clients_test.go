@@ -140,7 +140,7 @@ var responses = map[string]response{
 		item("key.rotated", `"keyId": "abcdefgh2345", "generation": 2, "cause": "API", "rotatedAt": 1795246300100, `+merchant),
 	}, ", ") + `], "cursor": "b"}`},
 	"GET /api/v1/merchant/me": {openapitest.Public, "Profile", http.StatusOK, "", `{"livemode": true,
-		"merchant": {"id": "mer_abcdefgh2345", "name": "Acme Coffee", "status": "Active", "ipAllowlist": [], "timeZone": "Europe/Berlin",
+		"merchant": {"id": "mer_abcdefgh2345", "name": "Acme Coffee", "status": "Active", "ipAllowlist": [], "currency": "EUR", "timeZone": "Europe/Berlin",
 			"rateLimit": {"requestsPerSecond": 50, "burst": 100},
 			"sessions": {"lifetimeSeconds": 900, "maxAmountCents": 10000000, "idempotencyMismatch": "Return"}},
 		"apiKey": {"id": "abcdefgh2345", "prefix": "mk_live_abcdefgh2345_0123", "generation": 2, "createdAt": 1795160000000, "rotatedAt": 1795246260000,
@@ -180,7 +180,7 @@ func grown(t *testing.T) map[string]response {
 
 // grow adds a field to each object, and another word to lists that may grow.
 func grow(body string) string {
-	return strings.NewReplacer(`{`, `{"added": {"to": ["every", "object"]}, `, `"API"`, `"Console"`, `"Return"`, `"Replace"`, `["create",`, `["refund", "create",`).
+	return strings.NewReplacer(`{`, `{"added": {"to": ["every", "object"]}, `, `"API"`, `"Console"`, `"Return"`, `"Replace"`, `["create",`, `["payout", "create",`).
 		Replace(body)
 }
 

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestBreakingChanges(t *testing.T) {
 		"a session gets another status":                   {openapitest.Public, []string{"enum: [PENDING, COMPLETED, FAILED, EXPIRED, CANCELLED]", "enum: [PENDING, COMPLETED, FAILED, EXPIRED, CANCELLED, REFUNDED]"}, true},
 		"a request needs another field":                   {openapitest.Public, []string{"required: [amountCents]", "required: [amountCents, orderRef]"}, true},
 		"a request needs another parameter":               {openapitest.Public, []string{"        - name: limit\n          in: query\n", "        - name: limit\n          required: true\n          in: query\n"}, true},
-		"an amount is refused":                            {openapitest.Public, []string{"maximum: 10000000", "maximum: 9999999"}, true},
+		"an amount is refused":                            {openapitest.Public, []string{"charge, in cents.\n          type: integer\n          minimum: 1\n          maximum: 10000000\n", "charge, in cents.\n          type: integer\n          minimum: 1\n          maximum: 9999999\n"}, true},
 		"a path is removed":                               {openapitest.Public, []string{"  /api/v1/merchant/me:\n", "  /api/v1/merchant/profile:\n"}, true},
 		"a rail must do something else":                   {openapitest.Internal, []string{"const: REFUND_REQUIRED", "const: REFUND"}, true},
 		"a report has fewer outcomes":                     {openapitest.Internal, []string{"          enum: [COMPLETED, FAILED]\n", "          enum: [COMPLETED]\n"}, true},
@@ -131,6 +132,17 @@ response-property-one-of-added info
 response-property-one-of-removed err
 `
 
+// accepted are changes that oasdiff takes for breaking, as it cannot know which request gets which
+// response, and which requests are made.
+var accepted = []string{
+	// Only who sends the outcome REJECTED, which no client of before does, gets the other one.
+	"POST /internal/v1/sessions/{sessionId}/refunds: response-body-wrapped-in-one-of-original-preserved",
+	// A time before 2020 was one in seconds, by mistake: a list of it was empty, and a payment of 1970.
+	"GET /api/v1/sessions: request-parameter-min-increased",
+	"POST /api/v1/test/sessions/{sessionId}/settle: request-property-min-increased",
+	"POST /internal/v1/sessions/{sessionId}/settlement: request-property-min-increased",
+}
+
 // breakingChanges says what in the second document breaks a client of the first one.
 func breakingChanges(t *testing.T, before, after string) (breaking []string) {
 	t.Helper()
@@ -156,6 +168,9 @@ func breakingChanges(t *testing.T, before, after string) (breaking []string) {
 	for _, change := range changes {
 		// oasdiff reads a webhook as a request to the service, whose new field would be a demand. The feed has the same events, as a response.
 		if strings.HasPrefix(change.Path, "webhook:") && change.ID != "request-parameter-removed" {
+			continue
+		}
+		if slices.Contains(accepted, fmt.Sprintf("%s %s: %s", change.Operation, change.Path, change.ID)) {
 			continue
 		}
 		breaking = append(breaking, fmt.Sprintf("%s %s: %s (%s)", change.Operation, change.Path, change.Text, change.ID))

@@ -5,6 +5,7 @@ package receivers
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -146,7 +147,11 @@ func start(t *testing.T, port, program string, arguments ...string) (url string,
 // post signs a delivery like the dispatcher, and returns the status of the answer.
 func post(t *testing.T, url string, d delivery) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(d.body))
+	body := io.Reader(strings.NewReader(d.body))
+	if len(d.body)%2 == 0 { // half of them chunked, without a Content-Length, as some proxies send what they have got
+		body = io.NopCloser(body)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ type ApiKeySpecApplyConfiguration struct {
 	// them, and the merchant ends them itself. It cannot be changed.
 	Mode *apiv1alpha1.ApiKeyMode `json:"mode,omitempty"`
 	// permissions are what the key may do: create (sessions), read (one session by its id or order, and merchant/me), list (events, and the
-	// sessions of a day), cancel (sessions), rotate (the key itself over HTTP). Other requests get 403. Default: everything. A change takes
-	// effect as soon as the watch of each replica of the API has seen it.
+	// sessions of a day), cancel (sessions), rotate (the key itself over HTTP), refund (ask for refunds). Other requests get 403. Default: all
+	// but refund. A change takes effect as soon as the watch of each replica of the API has seen it.
 	Permissions []apiv1alpha1.Permission `json:"permissions,omitempty"`
 	// ipAllowlist are the IP addresses and CIDR blocks from which this key is accepted. They narrow spec.ipAllowlist of the Merchant: an address
 	// must be in both lists. spec.ipAllowlistMode of the Merchant is for both. Default: any address that the Merchant allows.

@@ -32,9 +32,9 @@ func (e GenerationError) Body() any {
 	return contract.Conflict{Error: e.Error(), Generation: e.current}
 }
 
-// Issue replaces the key of a key id, if it is of the ApiKey in the request and has the expected generation. The caller is not the
+// RotateFor replaces the key of a key id, if it is of the ApiKey in the request and has the expected generation. The caller is not the
 // key's holder, so it may also rotate a disabled or expired key.
-func (h *Handler) Issue(e *web.Event, w http.ResponseWriter, r *http.Request, account string) error {
+func (h *Handler) RotateFor(e *web.Event, w http.ResponseWriter, r *http.Request, account string) error {
 	keyID := r.PathValue("keyID")
 	if !published.ValidID(keyID) {
 		return ErrNoKey

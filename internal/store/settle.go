@@ -3,47 +3,14 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
-	"github.com/merchant-operator/merchant-operator/internal/store/admission"
 	"github.com/merchant-operator/merchant-operator/internal/store/receipts"
 	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 )
-
-// Cancel ends a pending session of the asking merchant, and succeeds again when it was cancelled
-// before. Errors are those of Session, HeldError while a payment holds it, and ErrSessionEnded when the session has ended otherwise: then
-// the session is returned as well.
-func (s *Store) Cancel(ctx context.Context, asks admission.Request, id session.ID) (admission.Admitted, session.Session, error) {
-	if !asks.Owns(id) {
-		return s.admitForeign(ctx, asks)
-	}
-	call := s.admitter.NewCall(cancelScript, &asks)
-	call.AdmissionKeys()
-	endKeys(&call.Call, asks.Space(), id)
-	call.AdmissionArgs()
-	call.Text("history", s.historyArg)
-	admitted, _, reply, err := run(ctx, &call, "cancel a session")
-	if err != nil {
-		return admitted, session.Session{}, err
-	}
-	decision, fields := session.Decision(reply.Text()), reply.List()
-	cancelled, err := sessionhash.Parse(id, &fields)
-	left := time.Duration(reply.Int()) * time.Millisecond
-	if err != nil || reply.Err() != nil {
-		return admitted, session.Session{}, redis.ErrCorrupt
-	}
-	if decision == session.InProgress {
-		return admitted, cancelled, HeldError{left}
-	}
-	if !decision.Ended() {
-		return admitted, cancelled, ErrSessionEnded
-	}
-	return admitted, cancelled, nil
-}
 
 // Settlement is what became of a reported payment. Neither Applied nor RefundRequired: no money has
 // moved, and there is nothing to do.
@@ -105,15 +72,12 @@ func (s *Store) settle(ctx context.Context, id session.ID, payment session.Payme
 	}
 	space := redis.BucketKeyspace(id.Bucket())
 	call := redis.NewCall(settleScript)
-	call.Key("session_key", space, sessionhash.Key, id.String())
-	call.Key("ended_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkEnded))
+	endKeys(&call, space, id)
 	call.Key("late_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkLate(payment.Rail, payment.Ref)))
 	call.Key("mismatch_key", space, outbox.EventKey, feed.SessionEventID(id, feed.MarkMismatch(payment.Rail, payment.Ref)))
-	call.Key("queue_key", space, outbox.QueueKey)
-	call.Key("due_key", space, outbox.DueKey)
-	call.Key("feed_key", space, outbox.FeedKey, id.Account())
 	call.Key("receipts_key", space, receipts.Key)
 	call.Key("owed_key", space, owedKey)
+	call.Key("refunds_key", space, refundsKey, string(payment.Rail))
 	call.Text("outcome", string(payment.Outcome))
 	call.Flag("merchant_deleted", merchantDeleted)
 	call.Text("payment_ref", payment.Rail.Scope(payment.Ref))

@@ -1,0 +1,84 @@
+package payments
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/text/language"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
+	"github.com/merchant-operator/merchant-operator/internal/store"
+)
+
+// longFeed has many batches.
+type longFeed struct {
+	Store
+
+	batches int
+}
+
+// ReadEnded returns the next batch.
+func (f *longFeed) ReadEnded(context.Context, store.Account, store.EndedQuery) (page store.EndedPage, err error) {
+	if f.batches--; f.batches > 0 {
+		page.Next = feed.EntryID{Millis: uint64(f.batches)}
+	}
+	return page, nil
+}
+
+// slowReader takes each batch shortly before the connection would time out.
+type slowReader struct {
+	*httptest.ResponseRecorder
+
+	deadline time.Time
+}
+
+// SetWriteDeadline is a method of a connection.
+func (r *slowReader) SetWriteDeadline(at time.Time) error {
+	r.deadline = at
+	return nil
+}
+
+// FlushError waits until the client has read.
+func (r *slowReader) FlushError() error {
+	<-time.After(exportTimeout - time.Second)
+	if time.Now().After(r.deadline) {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// Somebody who reads slowly has a place of a download for ten minutes, however long the file is.
+func TestExport_SlowReader(t *testing.T) {
+	words, err := web.LoadWords(language.English)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		pages, err := web.NewPages(words, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := New(Options{
+			Store: &longFeed{batches: 1000}, Pages: pages, Log: slog.New(slog.DiscardHandler),
+			KeyNames: func(context.Context, *v1alpha1.Merchant) (map[string]string, error) { return nil, nil },
+		})
+		began := time.Now()
+		defer func() {
+			err, _ := recover().(error)
+			if took := time.Since(began); !errors.Is(err, http.ErrAbortHandler) || took < downloadTimeout || took > downloadTimeout+3*exportTimeout {
+				t.Errorf("the download ended after %v: %v", took, err)
+			}
+		}()
+		r := &web.Request{Request: httptest.NewRequest(http.MethodGet, "/", nil), Merchant: &v1alpha1.Merchant{}}
+		t.Error("a download of hours is complete:", h.Export(&slowReader{ResponseRecorder: httptest.NewRecorder()}, r))
+	})
+}
