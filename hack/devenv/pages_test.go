@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -142,6 +143,9 @@ func startShell(t *testing.T, directory string) *shell {
 		_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) // also what a page left running
 		_ = bash.Wait()
 		_ = output.Close()
+		if log, err := os.ReadFile(filepath.Join(directory, ".dev", "receiver.log")); t.Failed() && err == nil {
+			t.Logf("the page's receiver printed\n%s", log)
+		}
 	})
 	return &shell{input: input, output: bufio.NewReader(output)}
 }

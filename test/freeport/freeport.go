@@ -2,48 +2,73 @@
 package freeport
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
-	"sync/atomic"
+	"syscall"
 )
 
 // The ports to choose from are below the range the kernel gives to outgoing connections: inside it, a client that redials
 // while its server is stopped could be given the server's own port and be connected to itself, and
-// another test's listener on port 0 could take the port before it is used.
-const lowest, count = 10_000, 20_000
+// another test's listener on port 0 could take the port before it is used. A server of a Redis Cluster also listens on the
+// port 10,000 above its own, which is no port to choose.
+const lowest, count = 10_000, 10_000
 
-// way is how this process walks through the range. It starts anywhere, for other tests run at the same time.
-type way struct {
-	position atomic.Uint32
-	// step has no divisor in common with count, so each port comes once. Processes with different steps do not take the same ports one
-	// after the other; nor do they take the ports of the buses of Redis Clusters, which are 10,000 above others.
-	step uint32
+// reserved are the locked files of the ports that this process was given: what was chosen may not be listened on yet, or may be
+// stopped to be started again, so it stays this process's until it ends.
+var reserved struct {
+	sync.Mutex
+	files map[int]*os.File
 }
 
-var walk = sync.OnceValue(func() *way {
-	var random [8]byte
-	_, _ = rand.Read(random[:]) // it never fails
-	w := &way{step: 10*(binary.LittleEndian.Uint32(random[4:])%(count/10)) + 1}
-	w.position.Store(binary.LittleEndian.Uint32(random[:]) % count)
-	return w
-})
-
-func (w *way) next() int { return lowest + int(w.position.Add(w.step)%count) }
-
-// Choose returns a port of the loopback address that is free now, and that this process was not given before: what was
-// chosen may not be listened on yet.
+// Choose returns a port of the loopback address that is free now, and that no test was given whose process still runs.
 func Choose() (int, error) {
+	reserved.Lock()
+	defer reserved.Unlock()
+	directory := filepath.Join(os.TempDir(), "merchant-operator-ports-"+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(directory, 0o777); err != nil {
+		return 0, fmt.Errorf("choose a port: %w", err)
+	}
 	const tries = 50
 	for range tries {
-		port := walk().next()
-		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		if err != nil {
+		port := lowest + rand.IntN(count)
+		if reserved.files[port] != nil || !isFree(port) {
 			continue
 		}
-		return port, listener.Close()
+		file, err := reserve(filepath.Join(directory, strconv.Itoa(port)))
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("choose a port: %w", err)
+		}
+		if reserved.files == nil {
+			reserved.files = map[int]*os.File{}
+		}
+		reserved.files[port] = file
+		return port, nil
 	}
 	return 0, errors.New("choose a port: every one that was tried is taken")
+}
+
+// reserve fails with EWOULDBLOCK while another process holds the file. The kernel unlocks it when this process ends.
+func reserve(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func isFree(port int) bool {
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	return err == nil && listener.Close() == nil
 }
