@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/text/language"
+	"k8s.io/utils/lru"
 
 	"github.com/merchant-operator/merchant-operator/console/allowlist"
 	"github.com/merchant-operator/merchant-operator/console/audit"
@@ -78,7 +79,7 @@ func newGate(options Options, r *role.Role, pages *web.Pages) (g gate, err error
 		problems: &problems{pages, origin, options.Log}, pages: pages, tracer: r.Tracer, namespaces: options.WatchNamespaces,
 		rights: &rights.Reviewer{Reviews: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)},
 		turns:  web.NewInflight(maxPages, maxPersonPages, errTooManyPages), turnTimeout: defaultTurnTimeout,
-		unsent: web.NewInflight(maxUnsentPages, maxPersonPages, errTooManyPages),
+		unsent: web.NewInflight(maxUnsentPages, maxPersonPages, errTooManyPages), shown: lru.New(maxShown),
 	}
 	g.middleware = &middleware{
 		problems: g.problems, origin: origin, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),

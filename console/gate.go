@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -32,6 +33,7 @@ type gate struct {
 	objects    *objects.Client
 	namespaces []string      // whose Merchants are shown; empty: all
 	turns      *web.Inflight // pages that read keys or payments and are not rendered yet
+	shown      *lru.Cache    // namespaces of the Merchants that the last list of a person showed, by user
 	unsent     *web.Inflight // the same pages, until their client has read them
 	// turnTimeout is how long a page waits for its turn.
 	turnTimeout time.Duration
@@ -89,6 +91,9 @@ const (
 	// maxUnsentPages bounds such pages of all, also those that are rendered and not sent. A rendered page is at most
 	// a few hundred kilobytes.
 	maxUnsentPages = 256
+	// maxShown bounds the people whose namespaces are known, and maxShownNamespaces the namespaces of each: about 200
+	// bytes for a person.
+	maxShown, maxShownNamespaces = 4096, 8
 	// defaultTurnTimeout is how long a page waits for its turn.
 	defaultTurnTimeout = 2 * time.Second
 )
@@ -105,14 +110,15 @@ func (g *gate) inTurn(handle personHandler) personHandler {
 	}
 }
 
-// listHandler finds Merchants for a list. It returns the tenants whose Merchants these are, and
-// what writes the page, which costs little memory.
+// listHandler finds Merchants for a list. It returns the tenants whose Merchants these are, none
+// if there are no Merchants, and what writes the page, which costs little memory.
 type listHandler func(*http.Request, login.Person) (tenants []string, show func(http.ResponseWriter) error, err error)
 
-// listInTurn is inTurn for a list of Merchants, whose path names no tenant. All lists have the
-// share of one tenant together while they find their Merchants, which waits for no tenant. From
-// then on a list has a place of a tenant that it shows: it may wait for that tenant's reads, and
-// for its client. So the payments of one tenant, however many, leave room for the lists of others.
+// listInTurn is inTurn for a list of Merchants, whose path names no tenant. Lists of people whose
+// namespaces are not known yet have the share of one tenant together while they find their
+// Merchants. From then on a list has a place of a tenant that it shows: it may wait for that
+// tenant's reads, and for its client. So the people and payments of one tenant, however many, leave
+// room for the lists of others.
 func (g *gate) listInTurn(find listHandler) personHandler {
 	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
 		tenants, show, err := g.find(req, viewer, find)
@@ -125,17 +131,36 @@ func (g *gate) listInTurn(find listHandler) personHandler {
 	}
 }
 
-// find has the handler find a list in its turn.
+// find has the handler find a list in its turn, which is a turn of a tenant that the person's last list showed. It
+// returns at least one tenant.
 func (g *gate) find(req *http.Request, viewer login.Person, find listHandler) (tenants []string, show func(http.ResponseWriter) error, err error) {
 	ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
 	defer cancel()
-	end, err := g.turns.Await(ctx, viewer.User, "")
+	known := []string{newcomers}
+	if shown, ok := g.shown.Get(viewer.User); ok {
+		known = shown.([]string) //nolint:forcetypeassert // nothing else is added
+	}
+	end, err := g.turns.Await(ctx, viewer.User, known...)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer end()
-	return find(req, viewer)
+	if tenants, show, err = find(req, viewer); err != nil {
+		return nil, nil, err
+	}
+	if len(tenants) == 0 { // also by a search: nobody leaves the share of their tenant so
+		tenants = known
+		if known[0] == newcomers {
+			tenants = []string{nobodys}
+		}
+	}
+	g.shown.Add(viewer.User, slices.Clone(tenants[:min(len(tenants), maxShownNamespaces)]))
+	return tenants, show, nil
 }
+
+// Tenants of lists that have no namespace: of people who were not here before, and of people who were and may see no
+// Merchant. No namespace has these names.
+const newcomers, nobodys = "", "-"
 
 // send waits until ctx ends for a place of one of the tenants, then has a page written, and sends it.
 func (g *gate) send(ctx context.Context, w http.ResponseWriter, viewer login.Person, tenants []string, write func(http.ResponseWriter) error) error {

@@ -53,7 +53,7 @@ type merchantRow struct {
 }
 
 // List finds the Merchants that a person may see. It returns the namespaces of those on the page,
-// or an empty one if there are none, and what shows the page.
+// and what shows the page.
 func (h *Handler) List(r *http.Request, viewer login.Person) (namespaces []string, show func(http.ResponseWriter) error, err error) {
 	ctx := r.Context()
 	known, err := h.Objects.KnownMerchants(ctx)
@@ -108,11 +108,8 @@ func detached(rows []merchantRow) []merchantRow {
 	return copies
 }
 
-// namespacesOf returns the namespaces of rows, each once; without rows the empty one.
+// namespacesOf returns the namespaces of rows, each once.
 func namespacesOf(rows []merchantRow) []string {
-	if len(rows) == 0 {
-		return []string{""}
-	}
 	namespaces := map[string]bool{}
 	for i := range rows {
 		namespaces[rows[i].Namespace] = true
