@@ -29,7 +29,7 @@ func opsOptions(o Options) (metricsserver.Options, error) {
 	if !o.Ops.Secure {
 		return options, nil
 	}
-	secured, err := httpserver.TLS(o.Ops.CertificateDir)
+	secured, err := httpserver.TLS(o.Ops.CertificateDir, o.Log)
 	if err != nil {
 		return options, fmt.Errorf("--ops-cert-dir: %w", err)
 	}

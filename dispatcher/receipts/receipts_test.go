@@ -253,7 +253,7 @@ func TestSender_RenewedAuthority(t *testing.T) {
 	certificate, authority := newCertificate(t)
 	renewed, err := os.ReadFile(authority)
 	must(t, err)
-	former, err := httpserver.TLS("")
+	former, err := httpserver.TLS("", nil)
 	must(t, err)
 	self, err := former.GetCertificate(nil)
 	must(t, err)

@@ -8,18 +8,23 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"path/filepath"
+	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // selfSignedLifetime is longer than any process runs.
 const selfSignedLifetime = 10 * 365 * 24 * time.Hour
 
 // TLS returns the configuration of a server with tls.crt and tls.key of the directory, for example a mounted Secret. They are
-// read for each connection, so that a renewed certificate is used at once. Without a directory the certificate is self-signed:
-// it encrypts, but clients cannot verify the server.
-func TLS(directory string) (*tls.Config, error) {
+// read for each connection, so that a renewed certificate is used at once. They must be a pair now; while they are none later, the last
+// pair is served, and the log says so: a renewal that fails must not fail the liveness probes of all pods. Without a directory the
+// certificate is self-signed: it encrypts, but clients cannot verify the server.
+func TLS(directory string, log *slog.Logger) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if directory == "" {
 		certificate, err := selfSigned(time.Now())
@@ -29,18 +34,45 @@ func TLS(directory string) (*tls.Config, error) {
 		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }
 		return config, nil
 	}
-	load := func() (*tls.Certificate, error) {
-		loaded, err := tls.LoadX509KeyPair(filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key"))
-		if err != nil {
-			return nil, fmt.Errorf("load the TLS certificate: %w", err)
-		}
-		return &loaded, nil
-	}
-	if _, err := load(); err != nil {
+	pair := &pair{directory: directory, log: log, failures: rate.Sometimes{Interval: time.Minute}}
+	if err := pair.load(); err != nil {
 		return nil, err
 	}
-	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return load() }
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.current(), nil }
 	return config, nil
+}
+
+// pair is tls.crt and tls.key of a directory.
+type pair struct {
+	directory string
+	log       *slog.Logger
+	failures  rate.Sometimes // to load it, in the log
+
+	mu   sync.Mutex
+	last *tls.Certificate // the last one that could be loaded
+}
+
+// current returns the certificate of the files, or the last one.
+func (p *pair) current() *tls.Certificate {
+	if err := p.load(); err != nil {
+		p.failures.Do(func() {
+			p.log.Error("serving the last TLS certificate: that of the directory cannot be loaded", "directory", p.directory, "error", err)
+		})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+func (p *pair) load() error {
+	loaded, err := tls.LoadX509KeyPair(filepath.Join(p.directory, "tls.crt"), filepath.Join(p.directory, "tls.key"))
+	if err != nil {
+		return fmt.Errorf("load the TLS certificate: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = &loaded
+	return nil
 }
 
 func selfSigned(now time.Time) (*tls.Certificate, error) {

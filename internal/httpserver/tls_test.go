@@ -1,11 +1,14 @@
 package httpserver
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,6 +35,7 @@ func write(t *testing.T, directory string) *tls.Certificate {
 	return made
 }
 
+// served returns the first certificate of a handshake.
 func served(t *testing.T, config *tls.Config) []byte {
 	t.Helper()
 	certificate, err := config.GetCertificate(&tls.ClientHelloInfo{})
@@ -43,11 +47,13 @@ func served(t *testing.T, config *tls.Config) []byte {
 
 func TestTLS_RenewedCertificate(t *testing.T) {
 	directory := t.TempDir()
-	if _, err := TLS(directory); err == nil {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := TLS(directory, logger); err == nil {
 		t.Error("started without the given certificate")
 	}
 	first := write(t, directory)
-	config, err := TLS(directory)
+	config, err := TLS(directory, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +64,50 @@ func TestTLS_RenewedCertificate(t *testing.T) {
 	if string(served(t, config)) != string(second.Certificate[0]) {
 		t.Error("the renewed certificate is not served")
 	}
+	if log.Len() > 0 {
+		t.Errorf("logged %s", &log)
+	}
+
+	for name, spoil := range map[string]func(file string) error{
+		"the key of another certificate": func(file string) error {
+			other := t.TempDir()
+			write(t, other)
+			return os.Rename(filepath.Join(other, "tls.key"), file)
+		},
+		"half a key": func(file string) error { return os.Truncate(file, 40) },
+		"no key":     os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			log.Reset()
+			good := write(t, directory)
+			config, err := TLS(directory, logger)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(filepath.Join(directory, "tls.key")); err != nil {
+				t.Fatal(err)
+			}
+			for range 10 { // of a probe
+				if string(served(t, config)) != string(good.Certificate[0]) {
+					t.Error("another certificate than the last good one is served")
+				}
+			}
+			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), directory) {
+				t.Errorf("logged %s, want one line that names the directory", &log)
+			}
+			if _, err := TLS(directory, logger); err == nil {
+				t.Error("started with a broken certificate")
+			}
+			good = write(t, directory)
+			if string(served(t, config)) != string(good.Certificate[0]) {
+				t.Error("the repaired certificate is not served")
+			}
+		})
+	}
 }
 
 func TestTLS_SelfSignedLifetime(t *testing.T) {
-	config, err := TLS("")
+	config, err := TLS("", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +118,7 @@ func TestTLS_SelfSignedLifetime(t *testing.T) {
 	if now := time.Now(); now.Before(certificate.NotBefore) || now.AddDate(5, 0, 0).After(certificate.NotAfter) {
 		t.Errorf("valid from %s until %s", certificate.NotBefore, certificate.NotAfter)
 	}
-	if other, err := TLS(""); err != nil || string(served(t, other)) == string(served(t, config)) {
+	if other, err := TLS("", nil); err != nil || string(served(t, other)) == string(served(t, config)) {
 		t.Errorf("two processes have one certificate (%v)", err)
 	}
 }
