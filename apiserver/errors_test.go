@@ -70,6 +70,7 @@ func TestErrors_Order(t *testing.T) {
 		"a list of an odd status":  {"GET", sessions + "?endedFrom=1600000000000&status=PAID", "", nil, !testMode, 400, "status"},
 		"a list of odd movements":  {"GET", sessions + "?endedFrom=1600000000000&movements=yes", "", nil, !testMode, 400, "movements"},
 		"a list of no order":       {"GET", sessions + "?orderRef=", "", nil, !testMode, 400, "orderRef"},
+		"a list of no receipt":     {"GET", sessions + "?reference=1001", "", nil, !testMode, 400, "reference"},
 		"events after no cursor":   {"GET", events + "?after=x", "", nil, !testMode, 400, "after"},
 		"too long a wait":          {"GET", events + "?wait=26", "", nil, !testMode, 400, "wait"},
 		"a malformed id":           {"GET", sessions + "/x", "", nil, !testMode, 404, noSession},

@@ -40,9 +40,12 @@ const (
 // publicRoutes are those of the public listener: path, who may call, handler. A key needs the permission of the route. A route without a right
 // is for anyone with the session id.
 func (r *rooms) publicRoutes() web.Routes {
-	withKey, withCurrentKey, byOrder, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, sessions.ByOrder, r.payer.Page
+	withKey, withCurrentKey, byQuery, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, sessions.ByQuery, r.payer.Page
 	return web.Routes{
-		"/api/v1/sessions":                  {http.MethodGet: byOrder(withKey(read, r.sessions.ListOrder), withKey(list, r.sessions.ListEnded)), http.MethodPost: withKey(create, r.sessions.Create)},
+		"/api/v1/sessions": {
+			http.MethodGet:  byQuery(withKey(read, r.sessions.ListOrder), withKey(read, r.sessions.ListReference), withKey(list, r.sessions.ListEnded)),
+			http.MethodPost: withKey(create, r.sessions.Create),
+		},
 		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(read, r.sessions.Get)},
 		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(cancel, r.sessions.Cancel)},
 		"/api/v1/sessions/{id}/refunds":     {http.MethodPost: withKey(refund, r.sessions.Refund)},

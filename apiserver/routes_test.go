@@ -171,6 +171,7 @@ func TestRoutes_RoundTrips(t *testing.T) {
 		"get what is not there":           {"GET", sessions + "/" + missing, key, "", "", 404, 1},
 		"get a malformed id":              {"GET", sessions + "/x", key, "", "", 404, 1},
 		"list an order":                   {"GET", sessions + "?orderRef=1001", key, "", "", 200, 1},
+		"list a receipt":                  {"GET", sessions + "?reference=PHPG-2J6W", key, "", "", 200, 1},
 		"list what has ended":             {"GET", sessions + "?endedFrom=1600000000000", key, "", "", 200, 1},
 		"list badly":                      {"GET", sessions, key, "", "", 400, 1},
 		"list with a dead key, badly":     {"GET", sessions, dead, "", "", 401, 1},

@@ -258,7 +258,8 @@ var badInput = map[string][]struct{ args, want string }{
 	"payments": {{"sum", `unknown command "sum"`}},
 	"payments list": append([]struct{ args, want string }{
 		{"acme --limit=x", `--limit must be a whole number, not "x"`}, {"acme --limit=-1", "--limit must not be negative"}, {"acme --limit=1 -o csv", "--limit is for the table only"},
-		{"acme --order=1 --day=today", "--order finds the sessions of an order"}, {"acme --status=paid", `"PAID" is not one of COMPLETED`}, {"acme --output=yaml", `"yaml" is not one of table, csv, json`},
+		{"acme --order=1 --day=today", "--order finds the sessions of an order"}, {"acme --reference=PHPG-2J6W --day=today", "--reference finds the payment of a receipt"},
+		{"acme --reference=1001", `--reference is no reference of a receipt: "1001"`}, {"acme --status=paid", `"PAID" is not one of COMPLETED`}, {"acme --output=yaml", `"yaml" is not one of table, csv, json`},
 		{"acme --day=tomorrow", `--day is not today, yesterday or a day such as 2026-11-22: "tomorrow"`},
 	}, badSources...),
 	"payments export": append([]struct{ args, want string }{

@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
+	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 )
 
@@ -173,6 +175,23 @@ func TestPayments_RealDay(t *testing.T) {
 		t.Errorf("%+v: %v", order, err)
 	}
 	run(t, s.Namespace, "payments list acme --order nowhere").want(t, terminal.ExitDone, `No session has the orderRef "nowhere".`)
+	receipt := run(t, s.Namespace, "payments list acme --order =order7 -o json").want(t, terminal.ExitDone).out
+	if err := json.Unmarshal([]byte(receipt), &order); err != nil || len(order.Payments) != 1 || order.Payments[0].Reference == "" {
+		t.Fatalf("%s: %v", receipt, err)
+	}
+	sold := order.Payments[0]
+	var found struct {
+		Payments []payments.Payment `json:"payments"`
+	}
+	listed = run(t, s.Namespace, "payments list acme -o json --reference "+strings.ToLower(sold.Reference)).want(t, terminal.ExitDone).out
+	if err := json.Unmarshal([]byte(listed), &found); err != nil || cmp.Diff([]payments.Payment{sold}, found.Payments) != "" {
+		t.Errorf("by the reference %s: %s, %v", sold.Reference, listed, err)
+	}
+	run(t, s.Namespace, "payments list acme --reference "+sold.Reference).want(t, terminal.ExitDone, sold.SessionID, "=order7")
+	old := session.NewReference(session.NewID("abcdefgh2345", false), time.Now().AddDate(0, 0, -8)).String()
+	run(t, s.Namespace, "payments list acme --reference "+old).want(t, terminal.ExitError, "the receipt with the reference \""+old+"\" may be older than what can be searched")
+	other := session.NewReference(session.NewID("abcdefgh2345", false), time.Now().Add(-time.Hour)).String()
+	run(t, s.Namespace, "payments list acme --reference "+other).want(t, terminal.ExitDone, `No receipt has the reference "`+other+`".`)
 	run(t, s.Namespace, "payments show "+pending).want(t, terminal.ExitDone, "PENDING", "0.05 EUR", "lost", "till", "Pacific/Kiritimati")
 	run(t, s.Namespace, "payments show ps_"+pending[3:15]+"000000000000000000").want(t, terminal.ExitError, "Acme acme has no session")
 	run(t, s.Namespace, "payments show "+someSession).want(t, terminal.ExitError, "belongs to no Merchant in namespace "+s.Namespace)

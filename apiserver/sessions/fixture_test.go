@@ -55,7 +55,7 @@ func newFixtureOn(t testing.TB, redis *redistest.Server, change ...func(*session
 	read, list := v1alpha1.PermissionRead, v1alpha1.PermissionList
 	f.Serve(openapitest.Public, web.Routes{
 		path: {
-			http.MethodGet:  sessions.ByOrder(f.Gate.WithKey(read, h.ListOrder), f.Gate.WithKey(list, h.ListEnded)),
+			http.MethodGet:  sessions.ByQuery(f.Gate.WithKey(read, h.ListOrder), f.Gate.WithKey(read, h.ListReference), f.Gate.WithKey(list, h.ListEnded)),
 			http.MethodPost: f.Gate.WithKey(v1alpha1.PermissionCreate, h.Create),
 		},
 		path + "/{id}":         {http.MethodGet: f.Gate.WithKey(read, h.Get)},

@@ -33,11 +33,14 @@ type endedSessions struct {
 	CompleteFrom int64 `json:"completeFrom,omitempty"`
 }
 
-// ByOrder chooses the handler of a list: one for the sessions of an order, and one for all other queries.
-func ByOrder(order, other web.Handler) web.Handler {
+// ByQuery chooses the handler of a list: one for the sessions of an order, one for those with a reference, and one for all other queries.
+func ByQuery(order, reference, other web.Handler) web.Handler {
 	return func(e *web.Event, w http.ResponseWriter, r *http.Request) error {
-		if r.URL.Query().Has(orderRefParameter) {
+		switch query := r.URL.Query(); {
+		case query.Has(orderRefParameter):
 			return order(e, w, r)
+		case query.Has(referenceParameter):
+			return reference(e, w, r)
 		}
 		return other(e, w, r)
 	}
@@ -73,8 +76,28 @@ func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
+	return h.respondEnded(w, from, &page, query.ended)
+}
+
+// ListReference lists the session with a reference on its receipt.
+func (h *Handler) ListReference(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
+	query, err := parseList(r, session.Account(from.Merchant.ID, from.TestMode))
+	if err != nil {
+		return h.gate.AdmitInvalid(e, w, r, from, err)
+	}
+	now := h.now()
+	admitted, page, err := h.store.FindPaid(r.Context(), from.Admission(), query.reference, query.ended.Before, now)
+	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
+	if err != nil {
+		return err
+	}
+	query.ended.From = query.reference.PaidAt(now)
+	return h.respondEnded(w, from, &page, query.ended)
+}
+
+func (h *Handler) respondEnded(w http.ResponseWriter, from caller.Caller, page *store.EndedPage, query store.EndedQuery) error {
 	response := endedSessions{Sessions: make([]payments.Payment, 0, len(page.Sessions))}
-	if query.ended.Money {
+	if query.Money {
 		response.Movements = []payments.Movement{}
 	}
 	for i := range page.Sessions {
@@ -88,7 +111,7 @@ func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request
 	if page.Next != (feed.EntryID{}) {
 		response.Cursor = feed.Cursor{Account: session.Account(from.Merchant.ID, from.TestMode), Entry: page.Next}.String()
 	}
-	if page.Since.After(query.ended.From) {
+	if page.Since.After(query.From) {
 		response.CompleteFrom = page.Since.UnixMilli()
 	}
 	return web.Respond(w, http.StatusOK, response)
@@ -96,13 +119,15 @@ func (h *Handler) ListEnded(e *web.Event, w http.ResponseWriter, r *http.Request
 
 // listQuery is what a list is asked for.
 type listQuery struct {
-	orderRef string // empty: ended sessions are
-	ended    store.EndedQuery
+	orderRef  string            // empty: ended sessions are
+	reference session.Reference // of a receipt, only of ListReference
+	ended     store.EndedQuery
 }
 
 // The parameters of a list.
 const (
 	orderRefParameter  = "orderRef"
+	referenceParameter = "reference"
 	endedFromParameter = "endedFrom"
 	endedToParameter   = "endedTo"
 	statusParameter    = "status"
@@ -118,15 +143,13 @@ const (
 
 // parseList reads the parameters. The error is for the caller, and names the parameter.
 func parseList(r *http.Request, account string) (listQuery, error) {
-	values, err := web.ReadQuery(r, orderRefParameter, endedFromParameter, endedToParameter, statusParameter, movementsParameter, cursorParameter, limitParameter)
+	values, err := web.ReadQuery(r, orderRefParameter, referenceParameter, endedFromParameter, endedToParameter, statusParameter, movementsParameter, cursorParameter, limitParameter)
 	if err != nil {
 		return listQuery{}, err
 	}
 	if values.Has(orderRefParameter) {
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			if name != orderRefParameter {
-				return listQuery{}, web.RequestError(name + " cannot be combined with orderRef")
-			}
+		if err := onlyWith(orderRefParameter, values); err != nil {
+			return listQuery{}, err
 		}
 		charge := session.Charge{AmountCents: 1, OrderRef: values.Get(orderRefParameter)}
 		if charge.OrderRef == "" {
@@ -134,15 +157,52 @@ func parseList(r *http.Request, account string) (listQuery, error) {
 		}
 		return listQuery{orderRef: charge.OrderRef}, charge.Validate()
 	}
+	if values.Has(referenceParameter) {
+		return parseReference(values, account)
+	}
 	ended, err := parseEnded(values, account)
 	return listQuery{ended: ended}, err
+}
+
+// onlyWith returns the error of a query that has other parameters than this one and the allowed ones.
+func onlyWith(parameter string, values url.Values, allowed ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if name != parameter && !slices.Contains(allowed, name) {
+			return web.RequestError(name + " cannot be combined with " + parameter)
+		}
+	}
+	return nil
+}
+
+func parseReference(values url.Values, account string) (query listQuery, err error) {
+	if err := onlyWith(referenceParameter, values, cursorParameter); err != nil {
+		return query, err
+	}
+	var ok bool
+	if query.reference, ok = session.ParseReference(values.Get(referenceParameter)); !ok {
+		return query, web.RequestError("reference must be one of a receipt, such as PHPG-2J6W")
+	}
+	query.ended.Before, err = parseCursor(values, account)
+	return query, err
+}
+
+// parseCursor reads where a page begins; zero: at the newest.
+func parseCursor(values url.Values, account string) (feed.EntryID, error) {
+	if !values.Has(cursorParameter) {
+		return feed.EntryID{}, nil
+	}
+	cursor, err := feed.ParseCursor(account, values.Get(cursorParameter))
+	if err != nil || cursor.Entry == (feed.EntryID{}) {
+		return feed.EntryID{}, web.RequestError("cursor must be one that an earlier page of this list returned")
+	}
+	return cursor.Entry, nil
 }
 
 // parseEnded reads the parameters of a list of ended sessions.
 func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 	query := store.EndedQuery{Limit: defaultEnded}
 	if !values.Has(endedFromParameter) {
-		return query, web.RequestError("give orderRef, or endedFrom and optionally endedTo, status, movements, cursor and limit")
+		return query, web.RequestError("give orderRef, or reference, or endedFrom and optionally endedTo, status, movements, cursor and limit")
 	}
 	from, err := parseTime(values, endedFromParameter)
 	if err != nil {
@@ -172,14 +232,8 @@ func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 		}
 		query.Limit = int(limit)
 	}
-	if values.Has(cursorParameter) {
-		cursor, err := feed.ParseCursor(account, values.Get(cursorParameter))
-		if err != nil || cursor.Entry == (feed.EntryID{}) {
-			return query, web.RequestError("cursor must be one that an earlier page of this list returned")
-		}
-		query.Before = cursor.Entry
-	}
-	return query, nil
+	query.Before, err = parseCursor(values, account)
+	return query, err
 }
 
 // parseMovements reports whether the list has movements too.

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/roomtest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
@@ -67,6 +69,56 @@ func TestListOrder(t *testing.T) {
 	got = f.Call(http.MethodGet, byOrder(order), key, "").Want(t, http.StatusOK)
 	if ids := listed(got); len(ids) != 20 || ids[19] != second || got.Body["more"] != true {
 		t.Errorf("of 21 sessions %d are listed, and more: %v", len(ids), got.Body["more"])
+	}
+}
+
+// A payer comes with a receipt. Any till of the shop finds the payment, as a person has typed the reference.
+func TestListReference(t *testing.T) {
+	f := newFixture(t)
+	acme := f.Merchant("acme")
+	key := f.Key("till", acme, func(k *published.KeyRecord) {
+		k.Permissions = []v1alpha1.Permission{v1alpha1.PermissionCreate, v1alpha1.PermissionRead, v1alpha1.PermissionCancel}
+	})
+	stranger, test := f.Key("stranger", f.Merchant("books")), f.TestKey("test", acme)
+	ids := f.endSessions(key, "COMPLETED", "CANCELLED", "COMPLETED", "FAILED")
+	paid := f.Call(http.MethodGet, path+"/"+ids[0], key, "")
+	reference := paid.Text("reference")
+	for i, id := range ids[1:] {
+		if other := f.Call(http.MethodGet, path+"/"+id, key, "").Body["reference"]; other == reference || (other == nil) != (i != 1) {
+			t.Errorf("the reference of session %d is %v, of the first one %s", i+1, other, reference)
+		}
+	}
+	find := func(key, reference string) roomtest.Result {
+		t.Helper()
+		return f.Call(http.MethodGet, path+"?reference="+url.QueryEscape(reference), key, "").Want(t, http.StatusOK)
+	}
+	for _, typed := range []string{reference, strings.ToLower(reference), strings.ReplaceAll(reference, "-", " ")} {
+		if diff := cmp.Diff(map[string]any{"sessions": []any{paid.Body}}, find(key, typed).Body); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", typed, diff)
+		}
+	}
+	for name, foreign := range map[string]string{"of another merchant": stranger, "of test mode": test} {
+		if got := listed(find(foreign, reference)); len(got) > 0 {
+			t.Errorf("with a key %s: %v", name, got)
+		}
+	}
+	id, err := session.ParseID(ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := find(key, session.NewReference(id, time.Now().AddDate(0, 0, -8)).String())
+	if kept, ok := old.Body["completeFrom"].(float64); !ok || time.Since(time.UnixMilli(int64(kept))) < 6*24*time.Hour || len(listed(old)) > 0 {
+		t.Errorf("a receipt of 8 days ago: %v", old.Body)
+	}
+	for query, want := range map[string]string{
+		"reference=1001":                              "reference must be one of a receipt, such as PHPG-2J6W",
+		"reference=":                                  "reference must be one of a receipt, such as PHPG-2J6W",
+		"reference=PHPG-2J6W&status=COMPLETED":        "status cannot be combined with reference",
+		"reference=PHPG-2J6W&cursor=x":                "cursor must be one that an earlier page of this list returned",
+		"reference=PHPG-2J6W&orderRef=1001":           "reference cannot be combined with orderRef",
+		"reference=PHPG-2J6W&endedFrom=1600000000000": "endedFrom cannot be combined with reference",
+	} {
+		f.Call(http.MethodGet, path+"?"+query, key, "").WantError(t, http.StatusBadRequest, want)
 	}
 }
 
@@ -278,7 +330,7 @@ func TestList_BadParameters(t *testing.T) {
 		status    = "status must be COMPLETED, FAILED, EXPIRED or CANCELLED"
 		limit     = "limit must be an integer from 1 to 200"
 		movements = "movements must be true or false"
-		nothing   = "give orderRef, or endedFrom and optionally endedTo, status, movements, cursor and limit"
+		nothing   = "give orderRef, or reference, or endedFrom and optionally endedTo, status, movements, cursor and limit"
 	)
 	for query, want := range map[string]string{
 		"":                                   nothing,

@@ -39,13 +39,14 @@ type Handler struct {
 	store *store.Store
 	gate  *caller.Gate
 	links Links
+	now   func() time.Time
 	// perDay is nil without a limit.
 	perDay *dayLimit
 }
 
 // New returns a Handler.
 func New(o Options) *Handler {
-	return &Handler{store: o.Store, gate: o.Gate, links: o.Links, perDay: newDayLimit(o.MaxPerDay, o.Now)}
+	return &Handler{store: o.Store, gate: o.Gate, links: o.Links, now: o.Now, perDay: newDayLimit(o.MaxPerDay, o.Now)}
 }
 
 // Get responds with a session of the merchant.

@@ -77,24 +77,28 @@ func (f *dayFlags) parse(c *commands, zone *time.Location) (payments.Day, error)
 
 func (c *commands) listPaymentsCommand() *cobra.Command {
 	var (
-		flags dayFlags
-		order string
-		limit int
+		flags     dayFlags
+		order     string
+		reference string
+		limit     int
 	)
 	cmd := &cobra.Command{
 		Use:   "list [MERCHANT]",
-		Short: "List the payments of a day with their sums, or those of an order",
+		Short: "List the payments of a day with their sums, those of an order, or that of a receipt",
 		Long: "List the sessions that ended on a day, the newest first, with sums by status and currency. With --order it lists the newest 20 of an\n" +
-			"order, pending ones too.\n\n" + aboutMovements + "\n\n" + aboutPayments,
+			"order, pending ones too, and with --reference the one whose receipt has that reference.\n\n" + aboutMovements + "\n\n" + aboutPayments,
 		Example: "  kubectl merchant payments list acme-coffee -n shops\n" +
 			"  kubectl merchant payments list acme-coffee -n shops --day yesterday --status COMPLETED -o json\n" +
 			"  kubectl merchant payments list acme-coffee -n shops --order 1001\n" +
+			"  kubectl merchant payments list acme-coffee -n shops --reference PHPG-2J6W\n" +
 			"  printenv API_KEY | kubectl merchant payments list --key-stdin",
 		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: c.access.CompleteMerchants,
 	}
 	flags.add(cmd, c, formatTable)
 	cmd.Flags().StringVar(&order, "order", "", "list the sessions with this orderRef instead of those of a day")
+	cmd.Flags().StringVar(&reference, "reference", "", "list the payment with this reference on the payer's receipt")
+	cmd.MarkFlagsMutuallyExclusive("order", "reference")
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of rows of the table; the sums are of all; 0: all rows")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		changed := cmd.Flags().Changed
@@ -105,16 +109,24 @@ func (c *commands) listPaymentsCommand() *cobra.Command {
 			return terminal.Usage("Leave out one of them.", "--limit is for the table only; csv and json have all rows")
 		case order != "" && (changed("day") || changed("status")):
 			return terminal.Usage("Leave out --day and --status.", "--order finds the sessions of an order, of whatever day")
+		case reference != "" && (changed("day") || changed("status")):
+			return terminal.Usage("Leave out --day and --status.", "--reference finds the payment of a receipt, of whatever day")
 		}
-		if order == "" {
+		if _, ok := session.ParseReference(reference); reference != "" && !ok {
+			return terminal.Usage("Give it as the receipt has it, such as PHPG-2J6W.", "--reference is no reference of a receipt: %q", reference)
+		}
+		if order == "" && reference == "" {
 			flags.source.also = v1alpha1.PermissionList
 		}
 		a, err := flags.connect(cmd, c, args)
 		if err != nil {
 			return err
 		}
-		if order != "" {
+		switch {
+		case order != "":
 			return c.listOrder(cmd.Context(), a, order, flags.out)
+		case reference != "":
+			return c.listReference(cmd.Context(), a, reference, flags.out)
 		}
 		return c.listDay(cmd.Context(), a, &flags, limit)
 	}
@@ -359,12 +371,26 @@ func (c *commands) listOrder(ctx context.Context, a *api, order string, out *ter
 	if _, err := a.get(ctx, sessionsPath, url.Values{"orderRef": {order}}, patience, &found); err != nil {
 		return fmt.Errorf("find the sessions of order %q: %w", order, withAdvice(err))
 	}
-	for i, payment := range found.Sessions {
-		found.Sessions[i].Key, found.Sessions[i].QRPayload = a.keyNames[payment.KeyID], ""
-	}
 	if found.More {
 		fmt.Fprintln(c.ErrOut, "Only the newest are listed.")
 	}
+	if len(found.Sessions) == 0 && out.Format == formatTable {
+		fmt.Fprintf(c.ErrOut, "No session has the orderRef %q.\n", order)
+		return nil
+	}
+	found.name(a)
+	return c.writeFound(a, out, &found, orderReport{order, slices.Concat([]payments.Payment{}, found.Sessions), found.More})
+}
+
+// name completes the sessions of a page with what the API does not know, and drops what only the API shows.
+func (p *page) name(a *api) {
+	for i := range p.Sessions {
+		p.Sessions[i].Key, p.Sessions[i].QRPayload = a.keyNames[p.Sessions[i].KeyID], ""
+	}
+}
+
+// writeFound prints sessions that were searched for; report is for -o json.
+func (c *commands) writeFound(a *api, out *terminal.Output, found *page, report any) error {
 	if out.Format == formatCSV {
 		file, err := payments.NewCSV(c.Out, a.zone)
 		for _, payment := range found.Sessions {
@@ -372,14 +398,40 @@ func (c *commands) listOrder(ctx context.Context, a *api, order string, out *ter
 		}
 		return errors.Join(err, file.Flush())
 	}
-	report := orderReport{order, slices.Concat([]payments.Payment{}, found.Sessions), found.More}
-	return out.Write(c.Out, report, func(to io.Writer) error {
-		if len(found.Sessions) == 0 {
-			fmt.Fprintf(c.ErrOut, "No session has the orderRef %q.\n", order)
-			return nil
+	return out.Write(c.Out, report, func(to io.Writer) error { return writeLines(to, found.lines(), a.zone) })
+}
+
+// referenceReport is the payment of a receipt, or rarely several; -o json prints it.
+type referenceReport struct {
+	Reference string             `json:"reference"`
+	Payments  []payments.Payment `json:"payments"`
+}
+
+// listReference prints the payment of a receipt.
+func (c *commands) listReference(ctx context.Context, a *api, reference string, out *terminal.Output) error {
+	var found page
+	query := url.Values{"reference": {reference}}
+	for {
+		var next page
+		if _, err := a.get(ctx, sessionsPath, query, patience, &next); err != nil {
+			return fmt.Errorf("find the payment with the reference %q: %w", reference, withAdvice(err))
 		}
-		return writeLines(to, found.lines(), a.zone)
-	})
+		found.Sessions = append(found.Sessions, next.Sessions...)
+		if next.CompleteFrom != 0 && len(found.Sessions) == 0 {
+			kept := &incompleteError{time.UnixMilli(next.CompleteFrom).In(a.zone)}
+			return fmt.Errorf("the receipt with the reference %q may be older than what can be searched: %w", reference, kept)
+		}
+		if next.Cursor == "" {
+			break
+		}
+		query.Set("cursor", next.Cursor)
+	}
+	if len(found.Sessions) == 0 && out.Format == formatTable {
+		fmt.Fprintf(c.ErrOut, "No receipt has the reference %q.\n", reference)
+		return nil
+	}
+	found.name(a)
+	return c.writeFound(a, out, &found, referenceReport{reference, slices.Concat([]payments.Payment{}, found.Sessions)})
 }
 
 // shopTime is a time on the clock of the shop.

@@ -57,7 +57,7 @@ func newText(paid *session.Session) string {
 	if paid.Charge.OrderRef != "" {
 		line("Order", oneLine(paid.Charge.OrderRef))
 	}
-	line("Reference", paid.ID.Reference())
+	line("Reference", session.NewReference(paid.ID, paid.EndedAt).String())
 	fmt.Fprintf(&text, "\nThis address was given for the receipt when the payment was made.\n")
 	return text.String()
 }

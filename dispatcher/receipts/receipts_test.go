@@ -76,6 +76,18 @@ func (f *fixture) paid(t *testing.T, change ...func(*store.NewSession)) session.
 	return id
 }
 
+// reference is the one on the session's receipt.
+func (f *fixture) reference(t *testing.T, id session.ID) string {
+	t.Helper()
+	story, err := f.ReadStory(t.Context(), id)
+	must(t, err)
+	reference, paid := story.Session.Reference()
+	if !paid {
+		t.Fatalf("%s is not paid", id)
+	}
+	return reference.String()
+}
+
 // sender returns one that does not run yet.
 func (f *fixture) sender(t *testing.T, options ServerOptions) *Sender {
 	t.Helper()
@@ -202,7 +214,7 @@ func TestSender_Sends(t *testing.T) {
 			if !message.Encrypted || message.To != customer || message.From != `"Example Pay" <receipts@pay.example>` || message.Subject != "Receipt from Acme Coffee" {
 				t.Errorf("the mail is %+v", message)
 			}
-			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + id.Reference() + "\n", " +01\n"} {
+			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + f.reference(t, id) + "\n", " +01\n"} {
 				if !strings.Contains(message.Text, line) {
 					t.Errorf("the mail lacks %q:\n%s", line, message.Text)
 				}
@@ -490,7 +502,7 @@ func TestSender_Killed(t *testing.T) {
 	other := f.paid(t)
 	run(t, s)
 	await.Until(t, patience, "another receipt is sent", func() bool { return s.outcomes(t, outcomeSent) == 1 })
-	if text := mails.Messages()[0].Text; !strings.Contains(text, other.Reference()) {
+	if text := mails.Messages()[0].Text; !strings.Contains(text, f.reference(t, other)) {
 		t.Errorf("the mail is of another session:\n%s", text)
 	}
 	f.makeDue(t) // the lease has ended

@@ -22,6 +22,7 @@ type Payment struct {
 	EndedAt     int64          `json:"endedAt,omitempty"`
 	PaymentRef  string         `json:"paymentRef,omitempty"` // of what completed or failed it
 	Reason      string         `json:"reason,omitempty"`     // of a failure, if the rail gave one
+	Reference   string         `json:"reference,omitempty"`  // on the payer's receipt, if it is paid
 	KeyID       string         `json:"keyId"`                // of the API key that created it
 	// Key is the name of the ApiKey with KeyID; empty: unknown here. The API does not know it.
 	Key string `json:"key,omitempty"`
@@ -91,6 +92,9 @@ func New(sess *session.Session) Payment {
 		PaymentRef:  sess.PaymentRef,
 		Reason:      sess.Reason,
 		KeyID:       sess.KeyID,
+	}
+	if reference, paid := sess.Reference(); paid {
+		payment.Reference = reference.String()
 	}
 	if sess.ID.TestMode() {
 		payment.Livemode = new(false)

@@ -58,12 +58,6 @@ func ParseID(s string) (ID, error) {
 // String returns the ID as callers see it, empty for the zero ID.
 func (id ID) String() string { return id.text }
 
-// Reference is the end of the ID, short enough for a receipt and for a person to read aloud. It is not enough to find a session.
-func (id ID) Reference() string {
-	const length = 8
-	return id.text[max(0, len(id.text)-length):]
-}
-
 // IsZero reports whether the ID names no session.
 func (id ID) IsZero() bool { return id.text == "" }
 
@@ -120,13 +114,15 @@ func AllBuckets() []Bucket {
 	return all
 }
 
-// MerchantBucket returns the bucket of a merchant, by the FNV-1a hash (32 bits) of its bare id. It is written out because hash/fnv
-// allocates for each id, and every request has one.
-func MerchantBucket(merchantID string) Bucket {
+// MerchantBucket returns the bucket of a merchant, by the hash of its bare id.
+func MerchantBucket(merchantID string) Bucket { return Bucket(fnv1a(merchantID) % Buckets) }
+
+// fnv1a is the FNV-1a hash of 32 bits. It is written out because hash/fnv allocates for each id, and every request has one.
+func fnv1a(text string) uint32 {
 	const basis, prime = 2166136261, 16777619
 	hash := uint32(basis)
-	for i := range len(merchantID) {
-		hash = (hash ^ uint32(merchantID[i])) * prime
+	for i := range len(text) {
+		hash = (hash ^ uint32(text[i])) * prime
 	}
-	return Bucket(hash % Buckets)
+	return hash
 }

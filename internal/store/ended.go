@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,6 +89,53 @@ func (s *Store) Ended(ctx context.Context, asks admission.Request, query EndedQu
 	}
 	page, err := parseEnded(&reply, account)
 	return admitted, page, err
+}
+
+// recordedWithin is how much later than a session was paid its end is recorded at most, unless a failover of Redis was to a server whose clock is
+// further behind: entries of the feed are never older than those before them.
+const recordedWithin = 5 * time.Second
+
+// paidQuery lists the end of the session that was paid with a reference on its receipt, among those of the same seconds.
+func paidQuery(reference session.Reference, now time.Time) EndedQuery {
+	paidAt := reference.PaidAt(now)
+	return EndedQuery{From: paidAt, To: paidAt.Add(time.Second + recordedWithin), Status: session.Completed, Limit: MaxEnded}
+}
+
+// dropOthers drops the sessions whose receipts have another reference.
+func (p *EndedPage) dropOthers(reference session.Reference) {
+	p.Sessions = slices.DeleteFunc(p.Sessions, func(ended EndedSession) bool {
+		other, _ := ended.Session.Reference()
+		return other != reference
+	})
+}
+
+// FindPaid lists the sessions of an account, mostly one, whose receipts have a reference, for a request of the merchant. It is a list of Ended: before is
+// EndedQuery.Before, and a page may be empty although more follow. now says which of the times is meant that a reference stands for.
+func (s *Store) FindPaid(
+	ctx context.Context, asks admission.Request, reference session.Reference, before feed.EntryID, now time.Time,
+) (admission.Admitted, EndedPage, error) {
+	query := paidQuery(reference, now)
+	query.Before = before
+	admitted, page, err := s.Ended(ctx, asks, query)
+	page.dropOthers(reference)
+	return admitted, page, err
+}
+
+// ReadPaid lists all that FindPaid does. since is EndedPage.Since: if the session was paid before that, it is not listed any more. Errors:
+// as of ReadEnded.
+func (s *Store) ReadPaid(ctx context.Context, account Account, reference session.Reference, now time.Time) (found []EndedSession, since time.Time, err error) {
+	query := paidQuery(reference, now)
+	for {
+		page, err := s.ReadEnded(ctx, account, query)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		page.dropOthers(reference)
+		found = append(found, page.Sessions...)
+		if query.Before = page.Next; query.Before == (feed.EntryID{}) {
+			return found, page.Since, nil
+		}
+	}
 }
 
 // endedHistory is that of the account's feed.

@@ -261,3 +261,45 @@ func wantQuick(t *testing.T, c *goredis.Client, request func()) {
 		t.Errorf("Redis works on a request for %s", least)
 	}
 }
+
+// A shop finds a payment by the reference on the payer's receipt, and only its own payments.
+func TestFindPaid(t *testing.T) {
+	t.Parallel()
+	s, asks := open(t, shared.URL()), merchant()
+	ended := endEach(t, s, asks)
+	test := with(asks, inTestMode)
+	tested := mustCreate(t, s, test, newSession()).Session
+	must(t, second(s.SettleTest(t.Context(), tested.ID, paid("a"))))
+	for range 30 { // of the same seconds
+		must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
+	}
+	reference, isPaid := ended[0].Reference()
+	if !isPaid {
+		t.Fatalf("%+v", ended[0])
+	}
+	for name, now := range map[string]time.Time{"now": time.Now(), "in a month": time.Now().AddDate(0, 1, 0), "by a clock that is behind": time.Now().Add(-time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			admitted, page, err := s.FindPaid(t.Context(), asks, reference, feed.EntryID{}, now)
+			must(t, err)
+			if len(page.Sessions) != 1 || !cmp.Equal(page.Sessions[0].Session, ended[0], sameSession) || admitted.Now.IsZero() || page.Next != (feed.EntryID{}) {
+				t.Errorf("%+v, %+v", admitted, page)
+			}
+			found, since, err := s.ReadPaid(t.Context(), newAccount(asks), reference, now)
+			if err != nil || !cmp.Equal(found, page.Sessions, sameSession) || since.After(ended[0].EndedAt) {
+				t.Errorf("without a key: %+v since %s, %v", found, since, err)
+			}
+		})
+	}
+	for name, account := range map[string]store.Account{"another merchant": newAccount(merchant()), "test mode": newAccount(test)} {
+		found, _, err := s.ReadPaid(t.Context(), account, reference, time.Now())
+		if err != nil || len(found) > 0 {
+			t.Errorf("%s finds %+v, %v", name, found, err)
+		}
+	}
+	// A receipt that is older than the list says so.
+	old := session.NewReference(ended[0].ID, time.Now().AddDate(0, 0, -8))
+	found, since, err := s.ReadPaid(t.Context(), newAccount(asks), old, time.Now())
+	if err != nil || len(found) > 0 || !since.After(old.PaidAt(time.Now())) {
+		t.Errorf("of 8 days ago: %+v since %s, %v", found, since, err)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/mailtest"
@@ -47,22 +46,21 @@ func tryReceipts(t *testing.T) (tried int, seen string) {
 	key, rail := s.apiKey("till", "coffee"), s.railToken()
 	s.settlesEverywhere(rail)
 
-	charge := func(n int, path, bearer, body string) session.ID {
+	charge := func(n int, path, bearer, body string) {
 		base := s.replicas[0]
-		created := s.mustCall(http.StatusCreated, base.public, http.MethodPost, fixture.Sessions, key, fmt.Sprintf(`{"amountCents": 1250, "customerEmail": "customer-%d@example.org"}`, n))
-		id, err := session.ParseID(created.Text("sessionId"))
-		s.must(err)
+		created := s.mustCall(http.StatusCreated, base.public, http.MethodPost, fixture.Sessions, key, fmt.Sprintf(`{"amountCents": 1250, "orderRef": "order-%d", "customerEmail": "customer-%d@example.org"}`, n, n))
+		id := created.Text("sessionId")
 		if path == "cancel" {
-			s.mustCall(http.StatusOK, base.public, http.MethodPost, fixture.Sessions+"/"+id.String()+"/"+path, bearer, body)
+			s.mustCall(http.StatusOK, base.public, http.MethodPost, fixture.Sessions+"/"+id+"/"+path, bearer, body)
 		} else {
-			s.mustCall(http.StatusOK, base.internal, http.MethodPost, "/internal/v1/sessions/"+id.String()+"/"+path, bearer, body)
+			s.mustCall(http.StatusOK, base.internal, http.MethodPost, "/internal/v1/sessions/"+id+"/"+path, bearer, body)
 		}
-		return id
 	}
 	const paid, unpaid, held = 40, 10, 16
-	receipts := map[string]map[string]bool{} // Message-IDs by the session's reference
+	receipts := map[string]map[string]bool{} // Message-IDs by the order
 	for n := range paid {
-		receipts[charge(n, "settlement", rail, fmt.Sprintf(`{"paymentRef": "card-%d", "outcome": "COMPLETED", "amountCents": 1250}`, n)).Reference()] = map[string]bool{}
+		charge(n, "settlement", rail, fmt.Sprintf(`{"paymentRef": "card-%d", "outcome": "COMPLETED", "amountCents": 1250}`, n))
+		receipts[fmt.Sprintf("order-%d", n)] = map[string]bool{}
 	}
 	for n := range unpaid {
 		charge(paid+n, "cancel", key, "")
@@ -87,18 +85,18 @@ func tryReceipts(t *testing.T) (tried int, seen string) {
 		return err == nil && len(waiting) == 0
 	})
 	for _, message := range mails.Messages() {
-		_, rest, _ := strings.Cut(message.Text, "Reference: ")
-		reference, _, _ := strings.Cut(rest, "\n")
-		ids := receipts[reference]
+		_, rest, _ := strings.Cut(message.Text, "Order:     ")
+		order, _, _ := strings.Cut(rest, "\n")
+		ids := receipts[order]
 		if ids == nil {
 			t.Errorf("a mail to %s is of a session that is not paid", message.To)
 			continue
 		}
 		ids[message.ID] = true
 	}
-	for reference, ids := range receipts {
+	for order, ids := range receipts {
 		if len(ids) != 1 {
-			t.Errorf("the receipt of %s has %d Message-IDs", reference, len(ids))
+			t.Errorf("the receipt of %s has %d Message-IDs", order, len(ids))
 		}
 	}
 	return 1, fmt.Sprintf("%d payments, %d cancelled: %d receipts, %d of them more than once with the same Message-ID", paid, unpaid, len(receipts), len(mails.Messages())-paid)

@@ -154,9 +154,9 @@ func newReceipt(in translation, payment *Payment) (rows []receiptRow) {
 	if receipt.Order != "" {
 		rows = append(rows, receiptRow{in.Order, receipt.Order})
 	}
-	rows = append(rows, receiptRow{in.Reference, payment.ID.Reference()})
 	if !receipt.PaidAt.IsZero() {
-		rows = append(rows, receiptRow{in.PaidAt, receipt.PaidAt.Format(receiptTime)})
+		reference := session.NewReference(payment.ID, receipt.PaidAt).String()
+		rows = append(rows, receiptRow{in.Reference, reference}, receiptRow{in.PaidAt, receipt.PaidAt.Format(receiptTime)})
 	}
 	return rows
 }

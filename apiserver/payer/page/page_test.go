@@ -160,10 +160,10 @@ func TestPage_Receipt(t *testing.T) {
 		}, "Reference REF Time 2026-11-21 09:15 UTC", "Paid"},
 		{"a part went back", func(p *Payment) {
 			p.Receipt = Receipt{RefundedCents: 1249}
-		}, "Refunded €12.49 Reference REF", "Paid"},
+		}, "Refunded €12.49", "Paid"},
 		{"all went back", func(p *Payment) {
 			p.Receipt = Receipt{RefundedCents: 1250}
-		}, "Refunded €12.50 Reference REF", "Refunded"},
+		}, "Refunded €12.50", "Refunded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			payment := newPayment(session.Completed)
@@ -176,8 +176,8 @@ func TestPage_Receipt(t *testing.T) {
 			if heading := text(one(t, page, "h1")); heading != test.heading {
 				t.Errorf("the heading is %q, want %q", heading, test.heading)
 			}
-			id := payment.ID.String()
-			if want, got := strings.ReplaceAll(test.want, "REF", id[len(id)-8:]), text(one(t, page, "dl")); got != want {
+			reference := session.NewReference(payment.ID, paidAt).String()
+			if want, got := strings.ReplaceAll(test.want, "REF", reference), text(one(t, page, "dl")); got != want {
 				t.Errorf("the receipt is\n%s, want\n%s", got, want)
 			}
 		})
