@@ -14,4 +14,4 @@ end
 -- Each chunk is a request of the limit. The first one is charged already; of the others it reads as many as there is room for.
 local most_chunks = 1 + requests_left(tat, cost, burst)
 local last, since, rows, chunks = list_ended(feed_key, history, newest, oldest, kinds, limit, most_chunks)
-return {'OK' .. surcharge(rate_key, tat, cost, chunks - 1), last, since, rows}
+return {'OK' .. surcharge(rate_key, tat, cost, burst, chunks - 1), last, since, rows}

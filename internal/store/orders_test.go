@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"slices"
 	"testing"
@@ -125,11 +126,11 @@ func TestOrderSessions_Charged(t *testing.T) {
 		burst    int64
 		cost     int // requests
 	}{
-		"none":                      {0, 10, 1},
-		"a few":                     {9, 10, 1},
-		"ten":                       {10, 10, 2},
-		"the most":                  {20, 10, 3},
-		"the most, room for itself": {20, 1, 1},
+		"none":                                   {0, 10, 1},
+		"a few":                                  {9, 10, 1},
+		"ten":                                    {10, 10, 2},
+		"the most":                               {20, 10, 3},
+		"the most, room for itself and a second": {20, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: test.burst})
@@ -201,6 +202,44 @@ func TestOrderSessions_Errors(t *testing.T) {
 	must(t, client(t, shared).HSet(t.Context(), merchantTag(asks.MerchantID)+"session:"+created.ID.String(), "s", "PAID?").Err())
 	if _, listed, err := s.OrderSessions(t.Context(), asks, "1001"); err == nil {
 		t.Errorf("with an unreadable session: %v", statuses(listed))
+	}
+}
+
+// A long list and a session with many refunds cost as much of a limit that is used up as of another: who sends requests as fast as
+// they are admitted makes Redis do no more for them.
+func TestLongReads_LimitUsedUp(t *testing.T) {
+	s, asks := open(t, shared.URL()), merchant()
+	for range store.MaxOrderSessions {
+		mustCreate(t, s, asks, with(newSession(), ordered("1001")))
+	}
+	id := paidSession(t, s, asks)
+	for range 30 {
+		must(t, second(s.Refund(t.Context(), id, session.Refund{Rail: rail, Ref: rand.Text(), PaymentRef: "card-1", AmountCents: 1})))
+	}
+	asks.Limit = ratelimit.Policy{RequestsPerSecond: 2, Burst: 1}
+	const interval = time.Second / 2
+	for name, test := range map[string]struct {
+		read func() (admission.Admitted, error)
+		cost time.Duration
+	}{
+		"an order": {func() (admission.Admitted, error) {
+			admitted, _, err := s.OrderSessions(t.Context(), asks, "1001")
+			return admitted, err
+		}, 3 * interval},
+		"a session": {func() (admission.Admitted, error) {
+			admitted, _, err := s.Story(t.Context(), asks, id)
+			return admitted, err
+		}, 2 * interval},
+	} {
+		must(t, client(t, shared).Del(t.Context(), merchantTag(asks.MerchantID)+"rate:"+asks.Account()).Err())
+		admitted, err := test.read()
+		must(t, err)
+		if admitted.Reset != test.cost {
+			t.Errorf("%s costs %s of the limit, want %s", name, admitted.Reset, test.cost)
+		}
+		if admitted, err := test.read(); !errors.Is(err, admission.ErrRateLimited) || admitted.RetryAfter <= test.cost-interval {
+			t.Errorf("%s again: %+v, %v; want it refused for more than %s", name, admitted.Quota, err, test.cost-interval)
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ local tat, override = stored[1], stored[2]
 -- session's end, history is of the feed.
 -- Returns '<result><quota>', or {'OK<quota>', fields of the session in the order of const.MERCHANT_FIELDS, without LISTED, and all
 -- fields and their names if payments were refused or refunded}. Each const.FIELDS_PER_REQUEST of these are charged as one more request,
--- as far as the limit has room: what money has moved is never kept from its merchant.
+-- and none is refused for it: what money has moved is never kept from its merchant.
 
 if result then
   return result .. quota
@@ -22,7 +22,7 @@ end
 if listed then
   fields[at.LISTED] = false
   local all = call('HGETALL', session_key)
-  local more = math.floor(#all / 2 / const.FIELDS_PER_REQUEST)
-  return {'OK' .. surcharge(rate_key, tat, cost, math.min(more, requests_left(tat, cost, burst))), fields, all}
+  local requests = math.floor(#all / 2 / const.FIELDS_PER_REQUEST)
+  return {'OK' .. surcharge(rate_key, tat, cost, burst, requests), fields, all}
 end
 return {'OK' .. quota, fields}

@@ -19,7 +19,7 @@ local aged = tonumber(string.match(after, '^%d+')) < since
 -- Two entries are not listed: the last one that was read, and one that says that there are more.
 limit = math.min(limit, const.EVENTS_PER_REQUEST * (requests_left(tat, cost, burst) + 1) + 2)
 local entries = call('XRANGE', feed_key, aged and format('%d', since) or after, '+', 'COUNT', limit)
-quota = surcharge(rate_key, tat, cost, math.ceil((#entries - 2) / const.EVENTS_PER_REQUEST) - 1)
+quota = surcharge(rate_key, tat, cost, burst, math.ceil((#entries - 2) / const.EVENTS_PER_REQUEST) - 1)
 if not aged and entries[1] and entries[1][1] == after then
   return {'OK' .. quota, limit, entries}
 end

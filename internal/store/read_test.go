@@ -180,11 +180,11 @@ func TestRead_Charged(t *testing.T) {
 		burst   int64
 		cost    int // requests
 	}{
-		"no refused payment":               {0, 10, 1},
-		"five":                             {5, 10, 1},
-		"a hundred":                        {100, 10, 6},
-		"a hundred, and room for three":    {100, 3, 3},
-		"a hundred, and room for this one": {100, 1, 1},
+		"no refused payment": {0, 10, 1},
+		"five":               {5, 10, 1},
+		"a hundred":          {100, 10, 6},
+		"a hundred, and room for three, and a second":    {100, 3, 4},
+		"a hundred, and room for this one, and a second": {100, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: test.burst})

@@ -44,6 +44,9 @@ const (
 	issueRateKey    = "rate:issues:"
 )
 
+// maxDebt is how much longer than for their limit a merchant's requests wait at most after a long read: see lib/surcharge.
+const maxDebt = time.Second
+
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
@@ -56,6 +59,7 @@ var Parts = redis.Parts{
 
 // Constants are the constants of Parts.
 var Constants = redis.Constants{"const": {
+	"MAX_DEBT_US":      redis.LuaInt(maxDebt.Microseconds()),
 	"MAX_DIGEST_USES":  redis.LuaInt(published.MaxDigestUses),
 	"USE_RETENTION_MS": redis.LuaInt(useRetention.Milliseconds()),
 }}

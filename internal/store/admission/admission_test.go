@@ -519,7 +519,7 @@ func TestLimit_SharedByKeysOfMerchant(t *testing.T) {
 }
 
 // A lowered limit, or a failover to a server whose clock is behind, leaves a debt that is larger than a
-// burst. It must not lock the merchant out for longer than one burst takes.
+// burst. It must not lock the merchant out for longer than one burst takes, and a surcharge.
 func TestLimit_TATBeyondBurstIsCut(t *testing.T) {
 	s := open(t, shared.URL())
 	asks := limited(ratelimit.Policy{RequestsPerSecond: 100, Burst: 3})
@@ -531,8 +531,8 @@ func TestLimit_TATBeyondBurstIsCut(t *testing.T) {
 	client(t, shared).Set(t.Context(), key, now.Now.Add(time.Hour).UnixMicro(), time.Hour)
 
 	denied, err := s.Admit(t.Context(), asks)
-	if !errors.Is(err, admission.ErrRateLimited) || denied.RetryAfter != 10*time.Millisecond || denied.Reset != 30*time.Millisecond {
-		t.Errorf("%+v, %v; want ErrRateLimited with one interval to wait", denied.Quota, err)
+	if !errors.Is(err, admission.ErrRateLimited) || denied.RetryAfter != 1010*time.Millisecond || denied.Reset != 1030*time.Millisecond {
+		t.Errorf("%+v, %v; want ErrRateLimited with one interval and a second to wait", denied.Quota, err)
 	}
 	eventually(t, "the merchant passes again", func() bool {
 		_, err := s.Admit(t.Context(), asks)

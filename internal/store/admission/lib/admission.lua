@@ -73,10 +73,11 @@ if not result then
   if stored_tat and stored_tat > now_us then
     new_tat = stored_tat + cost
     if new_tat > now_us + burst then
-      -- A rejected request is not charged. But a TAT beyond a full burst, after the limit was lowered or a failover set the clock
-      -- back, is cut.
+      -- A rejected request is not charged. But a TAT further beyond a full burst than a surcharge goes, after the limit was lowered
+      -- or a failover set the clock back, is cut.
       result = 'LIMITED'
-      new_tat = stored_tat > now_us + burst and now_us + burst
+      local longest = now_us + burst + const.MAX_DEBT_US
+      new_tat = stored_tat > longest and longest
     end
   end
   if new_tat then
