@@ -195,7 +195,12 @@ func TestRights_ReviewBudget(t *testing.T) {
 		t.Errorf("the list, with its own budget: %d %s", page.Status, page.Text)
 	}
 	f.advance(f.options.RightsLifetime) // and nothing is cached any more
-	exhaust("oidc:alice list")
+	exhaust("oidc:alice list")          // of a person who is called so
+	if page := browser.Get(t, f.URL+"/?q="+f.namespace); page.Status != http.StatusOK || strings.Contains(page.Text, "Not all merchants were checked") {
+		t.Errorf("the list, while another person is over the budget: %d %s", page.Status, page.Text)
+	}
+	f.advance(f.options.RightsLifetime)
+	exhaust("oidc:alice\x00list")
 	if page := browser.Get(t, f.URL+"/?q="+f.namespace); page.Status != http.StatusOK || !strings.Contains(page.Text, "Not all merchants were checked") {
 		t.Errorf("a list over the budget: %d %s", page.Status, page.Text)
 	}

@@ -33,6 +33,13 @@ func NewSubject(p login.Person) authz.Subject {
 	return authz.NewSubject(p.User, append([]string{"system:authenticated"}, p.Groups...))
 }
 
+// newListSubject returns NewSubject with the budget of lists, which is no other person's: a user's name is printable.
+func newListSubject(p login.Person) authz.Subject {
+	subject := NewSubject(p)
+	subject.Budget += "\x00list"
+	return subject
+}
+
 // ErrNone means that the person may see the Merchant, and not do this.
 var ErrNone = errors.New("no right")
 
@@ -79,8 +86,7 @@ const (
 // namespace; single Merchants are reviewed only in namespaces without a right on all of them. Lists have a budget of reviews of their
 // own, so that a person who may see a few of many Merchants can still open these.
 func (v *Reviewer) Visible(ctx context.Context, p login.Person, all []*v1alpha1.Merchant) (seen []*v1alpha1.Merchant, incomplete bool, err error) {
-	subject := NewSubject(p)
-	subject.Budget += " list"
+	subject := newListSubject(p)
 	var unasked atomic.Bool
 	sees := func(ctx context.Context, namespace, name string) (bool, error) {
 		allowed, err := v.May(ctx, subject, Get, namespace, name)
@@ -164,8 +170,7 @@ func inTurn(merchants []int, namespaceOf func(int) string) []int {
 // are reviewed only for people with few. A review over the budget is a no.
 func (v *Reviewer) PaymentsVisible(ctx context.Context, p login.Person, merchants []*v1alpha1.Merchant, total int) ([]bool, error) {
 	const few = 10
-	subject := NewSubject(p)
-	subject.Budget += " list"
+	subject := newListSubject(p)
 	allowed, reviewed := make([]bool, len(merchants)), map[client.ObjectKey]*atomic.Bool{}
 	review := func(keys []client.ObjectKey) error {
 		reviews, ctx := errgroup.WithContext(ctx)
