@@ -174,6 +174,9 @@ func newClient(target *redis.UniversalOptions, timeout time.Duration, poolSize i
 		cluster.DisableRoutingPolicies = true // they ask the server about each command, with a timeout of their own
 		return redis.NewClusterClient(cluster)
 	case target.MasterName != "":
+		// The client asks its Sentinel twice where the master is, before it closes that Sentinel and asks the others. If the time to dial was
+		// over by then, it would keep the Sentinel and ask it again. The dialer bounds each connection, and a caller waits for its timeout only.
+		target.DialTimeout = 2*timeout + timeout/3 // the third is for the others
 		return redis.NewFailoverClient(target.Failover())
 	default:
 		return redis.NewClient(target.Simple())

@@ -97,9 +97,11 @@ func TestOpen_InvalidURL(t *testing.T) {
 	}
 }
 
-// Whatever the options, no client may wait for seconds or repeat a script.
+// Whatever the options, no client may wait for seconds or repeat a script. No caller waits for a dial.
 func TestOpen_TimeoutsAndRetries(t *testing.T) {
-	for _, text := range []string{"redis://r:1", "redis+sentinel://s:1?master_name=m", "redis+cluster://c:1"} {
+	for text, dialTimeout := range map[string]time.Duration{
+		"redis://r:1": defaultTimeout, "redis+sentinel://s:1?master_name=m": 700 * time.Millisecond, "redis+cluster://c:1": defaultTimeout,
+	} {
 		opened, err := Open(Options{URL: text, Timeout: defaultTimeout, PoolSize: 7})
 		if err != nil {
 			t.Fatal(err)
@@ -107,13 +109,13 @@ func TestOpen_TimeoutsAndRetries(t *testing.T) {
 		switch client := opened.client.(type) {
 		case *redis.Client:
 			options := client.Options()
-			if options.MaxRetries != 0 || options.ReadTimeout != defaultTimeout || options.DialTimeout != defaultTimeout ||
+			if options.MaxRetries != 0 || options.ReadTimeout != defaultTimeout || options.DialTimeout != dialTimeout ||
 				options.PoolTimeout != defaultTimeout || !options.ContextTimeoutEnabled || options.DialerRetries != 1 || options.PoolSize != 7 {
 				t.Errorf("%s: %+v", text, options)
 			}
 		case *redis.ClusterClient:
 			options := client.Options()
-			if options.MaxRetries != -1 || options.ReadTimeout != defaultTimeout || options.DialTimeout != defaultTimeout ||
+			if options.MaxRetries != -1 || options.ReadTimeout != defaultTimeout || options.DialTimeout != dialTimeout ||
 				options.PoolTimeout != defaultTimeout || !options.ContextTimeoutEnabled || options.DialerRetries != 1 || options.PoolSize != 7 {
 				t.Errorf("%s: %+v", text, options)
 			}

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -213,7 +210,8 @@ func watchedBySentinelsWith(t *testing.T, startReplica func(*testing.T, ...strin
 	p.agreed(t, 0, p.shards[0]...)
 	var addresses []string
 	for range sentinels {
-		addresses = append(addresses, startSentinel(t, port))
+		addresses = append(addresses, redistest.StartSentinel(t, "sentinel monitor pay 127.0.0.1 "+port+" 2",
+			"sentinel down-after-milliseconds pay 1000", "sentinel failover-timeout pay 10000").Addr())
 	}
 	for _, address := range addresses {
 		watcher := goredis.NewSentinelClient(&goredis.Options{Addr: address})
@@ -226,34 +224,6 @@ func watchedBySentinelsWith(t *testing.T, startReplica func(*testing.T, ...strin
 	}
 	p.url = "redis+sentinel://" + addresses[0] + "/0?master_name=pay&addr=" + strings.Join(addresses[1:], "&addr=")
 	return p
-}
-
-func startSentinel(t *testing.T, masterPort string) (address string) {
-	t.Helper()
-	if err := fixture.Choose(&address); err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(address)
-	// A Sentinel writes what it learns into its configuration.
-	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	lines := fmt.Appendf(nil, "bind 127.0.0.1\nport %s\nsentinel monitor pay 127.0.0.1 %s 2\n"+
-		"sentinel down-after-milliseconds pay 1000\nsentinel failover-timeout pay 10000\n", port, masterPort)
-	if err := os.WriteFile(config, lines, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	binary, err := redistest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := exec.Command(binary, config, "--sentinel")
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = process.Process.Kill()
-		_ = process.Wait()
-	})
-	return address
 }
 
 func newKeeper(t *testing.T, server *redistest.Server) *goredis.Client {

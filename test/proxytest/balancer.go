@@ -2,12 +2,14 @@ package proxytest
 
 import (
 	"encoding/pem"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -48,6 +50,37 @@ func (b *Balancer) Forget() {
 	b.forgotten = make(chan struct{})
 }
 
+// Drop makes every open connection silent and loses the packets of new ones, as a machine does that is gone. It is until the end of the test.
+func (b *Balancer) Drop(t testing.TB) {
+	t.Helper()
+	listener, ok := b.listener.(*net.TCPListener)
+	if !ok {
+		t.Fatalf("the listener is a %T", b.listener)
+	}
+	if err := listener.SetDeadline(time.Now()); err != nil { // ends Accept
+		t.Fatal(err)
+	}
+	b.Forget()
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Linux loses the packets of connections for which a listener has no room, and a second listen changes how many it has room for.
+	var listened error
+	if err := errors.Join(raw.Control(func(fd uintptr) { listened = syscall.Listen(int(fd), 0) }), listened); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		waiting, err := net.DialTimeout("tcp", b.Address, 100*time.Millisecond)
+		if err != nil {
+			return
+		}
+		b.mu.Lock()
+		b.open = append(b.open, waiting)
+		b.mu.Unlock()
+	}
+}
+
 // Accepted returns how many connections were opened so far.
 func (b *Balancer) Accepted() int {
 	b.mu.Lock()
@@ -59,7 +92,7 @@ func (b *Balancer) serve() {
 	for {
 		client, err := b.listener.Accept()
 		if err != nil {
-			return // closed
+			return // closed, or Drop
 		}
 		server, err := net.Dial("tcp", b.backend)
 		if err != nil {

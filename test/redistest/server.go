@@ -26,6 +26,7 @@ type Server struct {
 	dir         string
 	port        int
 	extraArgs   []string
+	sentinel    string   // the configuration of a Sentinel; empty: it is none
 	environment []string // besides that of the test
 	fatal       func(args ...any)
 
@@ -97,6 +98,9 @@ func (s *Server) start() error {
 		"--bind", loopback.String(), "--port", strconv.Itoa(s.port), "--dir", s.dir,
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction",
 	}, s.extraArgs...)
+	if s.sentinel != "" {
+		args = []string{s.sentinel, "--sentinel"}
+	}
 	process := exec.CommandContext(ctx, s.binary, args...)
 	process.Env = append(os.Environ(), s.environment...)
 	s.output = &bytes.Buffer{}

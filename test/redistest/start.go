@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/merchant-operator/merchant-operator/test/freeport"
@@ -27,6 +28,31 @@ func Start(t testing.TB, extraArgs ...string) *Server {
 		t.Fatal(err)
 	}
 	server.fatal = t.Fatal
+	t.Cleanup(server.Stop)
+	return server
+}
+
+// StartSentinel starts a Sentinel that belongs to t, with lines of its configuration.
+func StartSentinel(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	binary, err := Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := freeport.Choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	// A Sentinel writes what it learns into its configuration.
+	server := &Server{binary: binary, dir: dir, port: port, sentinel: filepath.Join(dir, "sentinel.conf"), fatal: t.Fatal}
+	lines := append([]string{"bind " + loopback.String(), fmt.Sprint("port ", port)}, settings...)
+	if err := os.WriteFile(server.sentinel, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(server.Stop)
 	return server
 }
