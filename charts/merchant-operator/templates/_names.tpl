@@ -1,6 +1,6 @@
-{{/* The name of the release, or fullnameOverride. 40 characters leave room for suffixes. */}}
+{{/* The name of the release, or fullnameOverride. 40 characters leave room for suffixes. A release may have a dot in its name, a Service may not. */}}
 {{- define "merchant-operator.fullname" -}}
-{{- default .Release.Name .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- default .Release.Name .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* Name of the objects and the service account of a role. The operator has the name of the release. */}}
@@ -11,29 +11,29 @@
 
 {{/* Labels of all objects of this release. */}}
 {{- define "merchant-operator.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 app.kubernetes.io/name: merchant-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end -}}
 
 {{/* Labels that select the pods of all roles, but not the bundled Redis. */}}
 {{- define "merchant-operator.selector" -}}
 app.kubernetes.io/name: merchant-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* Labels that select the pods of one role. They must never change, because the selector of a Deployment cannot. */}}
 {{- define "merchant-operator.roleSelector" -}}
 {{ include "merchant-operator.selector" .root }}
-app.kubernetes.io/component: {{ .role }}
+app.kubernetes.io/component: {{ .role | quote }}
 {{- end -}}
 
 {{/* Labels that select the pods of the bundled Redis. */}}
 {{- define "merchant-operator.redisSelector" -}}
 app.kubernetes.io/name: merchant-operator-redis
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* The host of the console, without a port. */}}

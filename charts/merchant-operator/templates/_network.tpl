@@ -16,10 +16,12 @@
 - to:
   {{- toYaml . | nindent 2 }}
   ports:
-  - port: 53
+  {{- range $.Values.networkPolicy.dnsPorts }}
+  - port: {{ int64 . }}
     protocol: UDP
-  - port: 53
+  - port: {{ int64 . }}
     protocol: TCP
+  {{- end }}
 {{- end }}
 {{- end -}}
 
@@ -64,11 +66,11 @@
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  name: {{ include "merchant-operator.roleName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "merchant-operator.roleName" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
 spec:
   podSelector:
     matchLabels:

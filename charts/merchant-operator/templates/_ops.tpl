@@ -44,7 +44,7 @@ the token. Takes root and role. */}}
 {{- with include "merchant-operator.certificates" . | fromYamlArray }}
 volumeMounts:
 {{- range . }}
-- name: {{ .name }}
+- name: {{ .name | quote }}
   mountPath: /etc/merchant-operator/{{ .name }}
   readOnly: true
 {{- end }}
@@ -55,18 +55,18 @@ volumeMounts:
 {{- with include "merchant-operator.certificates" . | fromYamlArray }}
 volumes:
 {{- range . }}
-- name: {{ .name }}
+- name: {{ .name | quote }}
   {{- if .audience }}
   projected:
     sources:
     - serviceAccountToken: {audience: {{ .audience | quote }}, expirationSeconds: 3600, path: token}
   {{- else }}
   secret:
-    secretName: {{ .secretName }}
+    secretName: {{ .secretName | quote }}
     {{- with .key }}
     items:
-    - key: {{ . }}
-      path: {{ . }}
+    - key: {{ . | quote }}
+      path: {{ . | quote }}
     {{- end }}
   {{- end }}
 {{- end }}

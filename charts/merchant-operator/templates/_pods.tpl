@@ -1,7 +1,7 @@
 {{/* Common part of the pod spec of all roles. Takes root, role and grace. */}}
 {{- define "merchant-operator.podSpec" -}}
 {{- $values := index .root.Values .role -}}
-serviceAccountName: {{ include "merchant-operator.roleName" . }}
+serviceAccountName: {{ include "merchant-operator.roleName" . | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 # A name with a dot is asked as it is written first: not acme.dev as acme.dev.svc.cluster.local, which the namespace dev answers.
@@ -15,13 +15,9 @@ imagePullSecrets:
 {{- end }}
 terminationGracePeriodSeconds: {{ .grace }}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
+  {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $values.nodeSelector }}
 nodeSelector:
@@ -39,8 +35,8 @@ affinity:
 topologySpreadConstraints:
 {{- range .root.Values.topologySpread.keys }}
 - maxSkew: 1
-  topologyKey: {{ . }}
-  whenUnsatisfiable: {{ $.root.Values.topologySpread.whenUnsatisfiable }}
+  topologyKey: {{ . | quote }}
+  whenUnsatisfiable: {{ $.root.Values.topologySpread.whenUnsatisfiable | quote }}
   labelSelector:
     matchLabels:
       {{- include "merchant-operator.roleSelector" $ | nindent 6 }}
@@ -53,10 +49,7 @@ topologySpreadConstraints:
 {{- define "merchant-operator.podMetadata" -}}
 {{- $values := index .root.Values .role -}}
 labels:
-  {{- with $values.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-  {{- include "merchant-operator.roleSelector" . | nindent 2 }}
+  {{- merge (include "merchant-operator.roleSelector" . | fromYaml) $values.podLabels | toYaml | nindent 2 }}
 {{- with $values.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
@@ -99,13 +92,13 @@ readinessProbe:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ include "merchant-operator.roleName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "merchant-operator.roleName" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
 spec:
-  maxUnavailable: {{ .root.Values.podDisruptionBudget.maxUnavailable }}
+  maxUnavailable: {{ toJson .root.Values.podDisruptionBudget.maxUnavailable }}
   selector:
     matchLabels:
       {{- include "merchant-operator.roleSelector" . | nindent 6 }}
@@ -120,16 +113,16 @@ spec:
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
-  name: {{ include "merchant-operator.roleName" $ }}
-  namespace: {{ $.root.Release.Namespace }}
+  name: {{ include "merchant-operator.roleName" $ | quote }}
+  namespace: {{ $.root.Release.Namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" $.root | nindent 4 }}
-    app.kubernetes.io/component: {{ $.role }}
+    app.kubernetes.io/component: {{ $.role | quote }}
 spec:
   scaleTargetRef:
     apiVersion: apps/v1
     kind: Deployment
-    name: {{ include "merchant-operator.roleName" $ }}
+    name: {{ include "merchant-operator.roleName" $ | quote }}
   minReplicas: {{ int64 .minReplicas }}
   maxReplicas: {{ int64 .maxReplicas }}
   metrics:

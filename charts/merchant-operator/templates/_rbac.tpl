@@ -5,30 +5,30 @@
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ $name }}
-  namespace: {{ .namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ .namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
 rules:
 {{ include .rules .root }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ $name }}
-  namespace: {{ .namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ .namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ $name }}
+  name: {{ $name | quote }}
 subjects:
 - kind: ServiceAccount
-  name: {{ $name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
 {{/* A ClusterRoleBinding of a role's account. Takes root, role, clusterRole and name (default: that of the role). */}}
@@ -36,18 +36,18 @@ subjects:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ default (include "merchant-operator.roleName" .) .name }}
+  name: {{ default (include "merchant-operator.roleName" .) .name | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
-  name: {{ .clusterRole }}
+  name: {{ .clusterRole | quote }}
 subjects:
 - kind: ServiceAccount
-  name: {{ include "merchant-operator.roleName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "merchant-operator.roleName" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
 {{/* Rules in all namespaces, or in each of watchNamespaces. Takes root, role and rules. */}}
@@ -62,10 +62,10 @@ subjects:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {{ $name }}
+  name: {{ $name | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
 rules:
 {{ include .rules .root }}
 ---
@@ -77,11 +77,11 @@ rules:
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "merchant-operator.roleName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "merchant-operator.roleName" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
 # Pods mount the token explicitly.
 automountServiceAccountToken: false
 {{- end -}}

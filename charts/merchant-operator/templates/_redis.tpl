@@ -8,8 +8,8 @@ argument contains them.
 - name: REDIS_URL
   valueFrom:
     secretKeyRef:
-      name: {{ $redis.url.secretName }}
-      key: {{ $redis.url.secretKey }}
+      name: {{ $redis.url.secretName | quote }}
+      key: {{ $redis.url.secretKey | quote }}
 {{- else -}}
 {{- if ne $redis.type "Bundled" -}}
 {{- include "merchant-operator.redisSecretEnv" (dict "prefix" "REDIS" "auth" $redis.auth) }}
@@ -44,14 +44,14 @@ argument contains them.
 - name: {{ .prefix }}_USERNAME
   valueFrom:
     secretKeyRef:
-      name: {{ .auth.secretName }}
-      key: {{ .auth.usernameKey }}
+      name: {{ .auth.secretName | quote }}
+      key: {{ .auth.usernameKey | quote }}
 {{- end }}
 - name: {{ .prefix }}_PASSWORD
   valueFrom:
     secretKeyRef:
-      name: {{ .auth.secretName }}
-      key: {{ .auth.passwordKey }}
+      name: {{ .auth.secretName | quote }}
+      key: {{ .auth.passwordKey | quote }}
 {{- end }}
 {{- end -}}
 

@@ -3,22 +3,22 @@
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
-  name: {{ include "merchant-operator.roleName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "merchant-operator.roleName" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
   {{- with .values.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
   {{- with .values.className }}
-  ingressClassName: {{ . }}
+  ingressClassName: {{ . | quote }}
   {{- end }}
   {{- if .values.tlsSecretName }}
   tls:
-  - secretName: {{ .values.tlsSecretName }}
+  - secretName: {{ .values.tlsSecretName | quote }}
     hosts:
     {{- toYaml .hosts | nindent 4 }}
   {{- end }}
@@ -30,9 +30,9 @@ spec:
         pathType: Prefix
         backend:
           service:
-            name: {{ include "merchant-operator.roleName" $ }}
+            name: {{ include "merchant-operator.roleName" $ | quote }}
             port:
-              name: {{ $.portName }}
+              name: {{ $.portName | quote }}
     {{- with . }}
     host: {{ . | quote }}
     {{- end }}
@@ -44,11 +44,11 @@ spec:
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata:
-  name: {{ include "merchant-operator.roleName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "merchant-operator.roleName" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role }}
+    app.kubernetes.io/component: {{ .role | quote }}
   {{- with .values.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
@@ -66,10 +66,10 @@ spec:
         type: PathPrefix
         value: /
     backendRefs:
-    - name: {{ include "merchant-operator.roleName" . }}
+    - name: {{ include "merchant-operator.roleName" . | quote }}
       port: {{ .port }}
     {{- with .values.requestTimeout }}
     timeouts:
-      request: {{ . }}
+      request: {{ . | quote }}
     {{- end }}
 {{- end -}}

@@ -110,6 +110,11 @@ func tryRender(t *testing.T, texts ...string) (manifests, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tryRenderAs(t, chart, chartutil.ReleaseOptions{Name: release, Namespace: system, Revision: 1, IsInstall: true}, texts...)
+}
+
+func tryRenderAs(t *testing.T, chart *helm.Chart, options chartutil.ReleaseOptions, texts ...string) (manifests, error) {
+	t.Helper()
 	merged := map[string]any{}
 	for _, text := range texts {
 		values, err := chartutil.ReadValues([]byte(text))
@@ -120,7 +125,6 @@ func tryRender(t *testing.T, texts ...string) (manifests, error) {
 	}
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.36.3", Major: "1", Minor: "36"}
-	options := chartutil.ReleaseOptions{Name: release, Namespace: system, Revision: 1, IsInstall: true}
 	full, err := chartutil.ToRenderValues(chart, merged, options, capabilities)
 	if err != nil {
 		return nil, err
