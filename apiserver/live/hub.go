@@ -250,6 +250,8 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 		if w.over() {
 			h.metrics.changes.WithLabelValues(string(reason)).Inc()
 			w.notify()
+		} else if reason == Message { // an entry of the feed that is no end
+			w.notifyChanged()
 		}
 	}
 }
@@ -296,6 +298,14 @@ func (h *Hub) wakeUp() {
 func (w *watched) notify() {
 	for _, watch := range w.watches {
 		watch.notify()
+	}
+}
+
+func (w *watched) notifyChanged() {
+	for _, watch := range w.watches {
+		if watch.changed != nil {
+			watch.changed()
+		}
 	}
 }
 

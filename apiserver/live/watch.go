@@ -23,6 +23,7 @@ type Watch struct {
 	address string
 	tenant  string
 	wake    func() // nil until Notify
+	changed func() // nil until Notify; may stay so
 }
 
 // Watch begins to watch a session for a client address. The tenant is the namespace of the
@@ -98,12 +99,13 @@ func (w *Watch) Seen(sess store.PublicSession) {
 	}
 }
 
-// Notify has wake called once the session has ended, or is gone, perhaps more than once, and at once if that was before. It must not block, and
-// not use the Watch. Call Notify once.
-func (w *Watch) Notify(wake func()) {
+// Notify has wake called once the session has ended, or is gone, perhaps more than once, and at once if that was before. It has changed called, unless
+// that is nil, if something else may have happened to the pending session, such as a payment that it did not take. Neither must block, nor
+// use the Watch. Call Notify once.
+func (w *Watch) Notify(wake, changed func()) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	w.wake = wake
+	w.wake, w.changed = wake, changed
 	if w.session.over() {
 		wake()
 	}
@@ -112,11 +114,11 @@ func (w *Watch) Notify(wake func()) {
 // Ended is Notify with a channel, which is closed then.
 func (w *Watch) Ended() <-chan struct{} {
 	ended := make(chan struct{})
-	w.Notify(sync.OnceFunc(func() { close(ended) }))
+	w.Notify(sync.OnceFunc(func() { close(ended) }), nil)
 	return ended
 }
 
-// Session returns the session as it was read when it had ended. The error is store.ErrNotFound if it is gone.
+// Session returns the session as it was read last, which is when it had ended once wake was called. The error is store.ErrNotFound if it is gone.
 func (w *Watch) Session() (store.PublicSession, error) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()

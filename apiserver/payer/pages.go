@@ -128,7 +128,35 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	if sess.Status == session.Completed {
 		payment.Receipt.PaidAt = sess.EndedAt.In(zone.Location())
 	}
+	if sess.Refused {
+		if payment.Refused, err = h.refused(r, id); err != nil {
+			return nil, err
+		}
+	}
 	return payment, nil
+}
+
+// maxRefused is how many refused payments a page shows, the last ones.
+const maxRefused = 5
+
+// refused reads the payments that a session did not take, in turn with other payers. A page shows no more of them than whose they are knows:
+// their amounts.
+func (h *Handler) refused(r *http.Request, id session.ID) (payments []page.RefusedPayment, err error) {
+	payers := h.queues.to(h.store.Server(r.Context(), id))
+	if err := payers.enter(r.Context()); err != nil {
+		return nil, err
+	}
+	defer func() { payers.leave(err) }()
+	story, err := h.store.ReadStory(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	for _, refused := range story.Refused[max(0, len(story.Refused)-maxRefused):] {
+		payments = append(payments, page.RefusedPayment{
+			AmountCents: refused.AmountCents, Currency: refused.Currency, WentBack: session.SumRefunds(refused.Refunds) >= refused.AmountCents,
+		})
+	}
+	return payments, nil
 }
 
 // Asset serves the stylesheet and the script of pages.

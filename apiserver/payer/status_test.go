@@ -231,13 +231,14 @@ func TestStream_OwnSessionOnly(t *testing.T) {
 	other.WantStatus("PENDING")
 	f.Report(theirs, storetest.Paid("bank-1"))
 	other.WantStatus("COMPLETED")
-	// Other messages change nothing.
+	// A message of the own session sends its status once more; others change nothing.
 	c := storetest.Inspect(t, sharedRedis)
 	for _, message := range []string{mine, "ps_", "", strings.Repeat("x", 1<<16), `{"status":"COMPLETED"}`} {
 		if n := c.Publish(t.Context(), storetest.BucketTag(parseBucket(t, mine))+"ended", message).Val(); n == 0 {
 			t.Error("nobody is subscribed")
 		}
 	}
+	s.WantStatus("PENDING")
 	f.call(http.MethodPost, sessionPath+"/"+mine+"/cancel", key, "").Want(t, http.StatusOK)
 	s.WantStatus("CANCELLED")
 }

@@ -242,7 +242,7 @@ func (s *stream) begin(head []byte, sess *store.PublicSession) {
 		s.close()
 		return
 	}
-	s.watch.Notify(func() { go s.finish() })
+	s.watch.Notify(func() { go s.finish() }, func() { go s.repeat(statusEvent(sess)) })
 }
 
 // beat sends a heartbeat, unless something else is being sent.
@@ -252,6 +252,15 @@ func (s *stream) beat() {
 	}
 	defer s.writing.Unlock()
 	if s.send(s.expiresInEvent()) != nil {
+		s.close()
+	}
+}
+
+// repeat sends the state that the stream has sent once more: something was recorded of the session, of which only its page says more.
+func (s *stream) repeat(status []byte) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.send(status) != nil {
 		s.close()
 	}
 }

@@ -87,6 +87,8 @@ type PublicSession struct {
 	EndedAt time.Time
 	// RefundedCents is how much of the payment that completed the session was refunded.
 	RefundedCents int64
+	// Refused: the session has refused payments, which ReadStory has.
+	Refused bool
 	// ExpiresIn is the time left to pay on the clock of Redis; 0 unless the session is pending.
 	ExpiresIn time.Duration
 }
@@ -144,6 +146,8 @@ func parsePublicSession(reply *redis.Reply, id session.ID, now time.Time) (Publi
 	read := PublicSession{Status: sessionhash.ParseStatus(reply), ExpiresAt: reply.Millis()}
 	record, ok := session.ParseRecord(reply.Text())
 	read.EndedAt = reply.OptionalMillis()
+	refused := reply.OptionalText() // field LISTED, which may be there for something else
+	read.Refused = refused != "" && refused != "0"
 	if reply.More() {
 		read.RefundedCents = reply.Int()
 	}

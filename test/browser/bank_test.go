@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -98,8 +99,11 @@ func TestBank_Pay(t *testing.T) {
 	awaitShown(desk, "COMPLETED")
 	phone.Click("main a")
 	awaitShown(phone, "COMPLETED")
-	if receipt := phone.Text("main"); !strings.Contains(receipt, "€12.50") || !strings.Contains(receipt, id[len(id)-8:]) {
-		t.Errorf("the receipt is\n%s", receipt)
+	reference := regexp.MustCompile(`\s[0-9A-Z]{4}-[0-9A-Z]{4}\s`)
+	phone.Until("the receipt has its reference", "document.querySelector('main').innerText.includes('UTC')")
+	paid := phone.Text("main")
+	if !strings.Contains(paid, "€12.50") || !reference.MatchString(paid) {
+		t.Errorf("the receipt is\n%s", paid)
 	}
 	s.Eventually("the shop's server has a webhook that it can verify", func() bool {
 		return len(s.hooks.About(id)) > 0
@@ -115,7 +119,7 @@ func TestBank_Pay(t *testing.T) {
 		mails = slices.DeleteFunc(shared.mails.Messages(), func(m mailtest.Message) bool { return m.To != "ada@"+s.Namespace+".example" })
 		return len(mails) > 0
 	})
-	if mail := mails[0]; mail.Subject != "Receipt from Acme Coffee" || !strings.Contains(mail.Text, "12.50") || !strings.Contains(mail.Text, id[len(id)-8:]) {
+	if mail := mails[0]; mail.Subject != "Receipt from Acme Coffee" || !strings.Contains(mail.Text, "12.50") || !strings.Contains(mail.Text, strings.TrimSpace(reference.FindString(paid))) {
 		t.Errorf("the receipt by mail is %+v", mail)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,6 +75,8 @@ type Payment struct {
 	ExpiresIn time.Duration
 	// Receipt is what the page of a paid session also shows.
 	Receipt Receipt
+	// Refused are payments that the session did not take, in the order in which they are shown.
+	Refused []RefusedPayment
 	// Payload opens the payment app, unless AppURL is set, which comes from a template that CheckAppURL accepts. QRText is what the QR
 	// code holds: the payload, or the address of the page.
 	Payload, AppURL, QRText string
@@ -95,6 +98,14 @@ type Receipt struct {
 	Order string
 }
 
+// RefusedPayment is money that came in and goes back, whatever became of the session.
+type RefusedPayment struct {
+	AmountCents int64
+	Currency    string
+	// WentBack: all of it has been refunded.
+	WentBack bool
+}
+
 // Path is the path of a session's page.
 func Path(id session.ID) string { return "/pay/" + id.String() }
 
@@ -105,6 +116,7 @@ type paymentPage struct {
 	Path, StatusURL  string
 	Merchant, Amount string
 	Status           session.Status
+	Refused          []notice
 	States           []state
 	Test, Playable   bool  // no money is meant; buttons play the rail
 	ExpiresIn        int64 // seconds
@@ -133,6 +145,21 @@ type state struct {
 	Texts   []string
 	Hidden  bool
 	Icon    string // done, stop or over
+}
+
+// notice is a sentence with an amount in it, which may be of another direction.
+type notice struct{ Before, Amount, After string }
+
+func newNotices(in translation, refused []RefusedPayment) (notices []notice) {
+	for _, payment := range refused {
+		sentence := in.Received
+		if payment.WentBack {
+			sentence = in.WentBack
+		}
+		before, after, _ := strings.Cut(sentence, "{amount}")
+		notices = append(notices, notice{before, in.amounts.Format(payment.AmountCents, payment.Currency), after})
+	}
+	return notices
 }
 
 // receiptRow is a row of the receipt.
@@ -171,6 +198,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 		Merchant:  payment.MerchantName,
 		Amount:    in.amounts.Format(payment.AmountCents, payment.Currency),
 		Status:    payment.Status,
+		Refused:   newNotices(in, payment.Refused),
 		States:    newStates(in, payment),
 		Test:      payment.ID.TestMode(),
 		Playable:  payment.Playable(),

@@ -32,29 +32,37 @@ function show(status) {
     hide("check", true);
     hide("offline", true);
   }
-  if (status === "COMPLETED") {
-    followReceipt(next);
+  if (status !== "PENDING") {
+    follow();
   }
 }
 
-// The receipt of a session that ends while the page is open lacks its time, and that of one that is paid may be refunded later. Only the page of
-// the paid session has both, so it is read again: at once, ever less often, and whenever the payer returns to it.
-async function followReceipt(shown, pauses = [0, 2e3, 8e3, 30e3, 60e3, 120e3, 240e3, 480e3, 900e3]) {
-  addEventListener("visibilitychange", () => document.hidden || readReceipt(shown), { capture: true });
-  addEventListener("pageshow", ({ persisted }) => persisted && readReceipt(shown));
+// The receipt of a session that ends while the page is open lacks its time; of one that is paid money may go back, and to one that has ended money may
+// come late. Only the page says so, and it is read again: at once, ever less often, and whenever the payer returns to it.
+async function follow(pauses = [0, 2e3, 8e3, 30e3, 60e3, 120e3, 240e3, 480e3, 900e3]) {
+  addEventListener("visibilitychange", () => document.hidden || readPage(), { capture: true });
+  addEventListener("pageshow", ({ persisted }) => persisted && readPage());
   for (const pause of pauses) {
     await new Promise((done) => setTimeout(done, pause));
     if (!document.hidden) {
-      await readReceipt(shown);
+      await readPage();
     }
   }
 }
 
-async function readReceipt(shown) {
+async function readPage() {
   const text = await fetch(location.pathname, { cache: "no-store", credentials: "omit" })
     .then((answer) => answer.ok ? answer.text() : "").catch(() => "");
-  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector(`section[data-state="COMPLETED"]`);
-  if (fresh?.querySelector("dl") && fresh.innerHTML !== shown.innerHTML) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const refused = page.getElementById("refused");
+  const before = document.getElementById("refused");
+  if (refused && refused.innerHTML !== before.innerHTML) {
+    announce(refused.textContent);
+    before.replaceChildren(...refused.childNodes);
+  }
+  const shown = section("COMPLETED");
+  const fresh = page.querySelector(`section[data-state="COMPLETED"]`);
+  if (payment.dataset.status === "COMPLETED" && fresh?.querySelector("dl") && fresh.innerHTML !== shown.innerHTML) {
     const heading = shown.querySelector("h1").textContent;
     shown.replaceChildren(...fresh.childNodes);
     document.title = shown.dataset.title = fresh.dataset.title;
@@ -104,8 +112,8 @@ function tick() {
 
 let client;
 let ticking;
-if (payment.dataset.status === "COMPLETED") {
-  followReceipt(section("COMPLETED"), [60e3, 120e3, 240e3, 480e3, 900e3]);
+if (payment.dataset.status !== "PENDING") {
+  follow([60e3, 120e3, 240e3, 480e3, 900e3]);
 }
 if (payment.dataset.status === "PENDING") {
   setExpiresIn(Number(payment.dataset.expiresIn));
@@ -119,6 +127,7 @@ if (payment.dataset.status === "PENDING") {
       }
       show(status);
     },
+    onRepeat: readPage, // something happened, and the session is still pending: money came that it did not take, or went back
     onExpiresIn: setExpiresIn,
     onConnection: (online) => {
       hide("offline", online);

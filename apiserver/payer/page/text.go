@@ -40,6 +40,8 @@ type texts struct {
 	Reference       string `json:"reference"`
 	Order           string `json:"order"`
 	Refunded        string `json:"refunded"`
+	Received        string `json:"received"` // {amount} of a payment that the session did not take
+	WentBack        string `json:"wentBack"`
 	Failed          string `json:"failed"`
 	FailedText      string `json:"failedText"`
 	Expired         string `json:"expired"`

@@ -2,9 +2,10 @@
 
 -- Reads what a payer may see of a session, and expires it if it is due. Takes the keys of the session, of the event of its end and
 -- of the feed, the bucket's queue, the history of the feed and the quota of an admitted request.
--- Returns 'NOT_FOUND<quota>', or {'OK<quota>', status, expiresAt, record, endedAt, how much of the payment was refunded}.
+-- Returns 'NOT_FOUND<quota>', or {'OK<quota>', status, expiresAt, record, endedAt, how many payments were refused, how much of the
+-- payment was refunded}.
 local function public_session(session_key, event_key, feed_key, queue_key, due_key, history, quota)
-  local status, expires_at, record, ended_at = unpack(call('HMGET', session_key, unpack(const.PUBLIC_FIELDS)))
+  local status, expires_at, record, ended_at, refused = unpack(call('HMGET', session_key, unpack(const.PUBLIC_FIELDS)))
   if not record then
     return 'NOT_FOUND' .. quota
   end
@@ -13,5 +14,5 @@ local function public_session(session_key, event_key, feed_key, queue_key, due_k
     status, ended_at = 'EXPIRED', expires_at
   end
   local refunded = status == 'COMPLETED' and call('HGET', session_key, field.REFUNDED) or nil
-  return {'OK' .. quota, status, expires_at, record, ended_at, refunded}
+  return {'OK' .. quota, status, expires_at, record, ended_at, refused, refunded}
 end

@@ -32,7 +32,7 @@ var sessionFields = redis.Fields{
 const recordAt = 3
 
 // publicFields are those of them that a payer's request needs.
-var publicFields = redis.Fields{{Name: "STATUS", Field: "s"}, {Name: "EXPIRES_AT", Field: "x"}, {Name: "RECORD", Field: "f"}, {Name: "ENDED_AT", Field: "e"}}
+var publicFields = redis.Fields{{Name: "STATUS", Field: "s"}, {Name: "EXPIRES_AT", Field: "x"}, {Name: "RECORD", Field: "f"}, {Name: "ENDED_AT", Field: "e"}, {Name: "LISTED", Field: "n"}}
 
 // merchantFields are sessionFields with LISTED in the place of the address, which no merchant reads.
 var merchantFields = redis.Fields{
