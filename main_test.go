@@ -75,6 +75,7 @@ var badInput = map[string][]struct{ args, want string }{
 		{"--ops-cert-dir=/nowhere", "--ops-cert-dir needs --secure-metrics"},
 		{"--pprof", "--pprof needs --secure-metrics, or a loopback address in --ops-address"},
 		{"--leader-elect=maybe", "--leader-elect must be true or false"},
+		{"--leader-identity=$(POD_UID)", "--leader-identity must not have a variable that is not set"},
 		{"--max-requests-per-second=-1", "--max-requests-per-second and --max-burst must not be negative"},
 		{"--max-burst=-1", "--max-requests-per-second and --max-burst must not be negative"},
 	},

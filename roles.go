@@ -33,6 +33,7 @@ func operatorCommand(logger func() *slog.Logger) *cobra.Command {
 	flags.Int32Var(&options.MaxRateLimit.RequestsPerSecond, "max-requests-per-second", options.MaxRateLimit.RequestsPerSecond, "most requests per second that a Merchant gets; a higher spec.rateLimit is reduced to it; 0: no maximum")
 	flags.Int32Var(&options.MaxRateLimit.Burst, "max-burst", options.MaxRateLimit.Burst, "most requests at once that a Merchant gets; a higher spec.rateLimit is reduced to it; 0: no maximum")
 	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "elect a leader, so that only one operator of the credentials namespace is active")
+	flags.StringVar(&options.LeaderIdentity, "leader-identity", "", "name of this operator in the lease, the same after a restart and unique, such as the UID of its pod; empty: a new one at each start")
 	return cmd
 }
 

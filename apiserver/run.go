@@ -83,7 +83,7 @@ func newReplica(process *role.Role, options Options) (*replica, error) {
 	}
 	keyState := keystate.New(process.Redis, options.LastUseStep)
 	r := &replica{Role: process, options: options}
-	if r.reviews, err = kube.Client(kube.Apart(process.Cluster)); err != nil {
+	if r.reviews, err = kube.Client(process.Cluster); err != nil {
 		return nil, err
 	}
 	if r.clients, err = clientaddr.NewResolver(options.TrustedProxies); err != nil {

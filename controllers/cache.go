@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -81,35 +79,21 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 	return delivered, mgr.Add(startedAsCache{delivered})
 }
 
-// rememberingMapper asks the API server once for each kind. The caches ask it at each read and each event, and it compares all versions of
-// all groups each time. The scope of a kind never changes; a kind that is not there yet is not remembered.
-type rememberingMapper struct {
-	meta.RESTMapper
-
-	found sync.Map // of *meta.RESTMapping, by schema.GroupVersionKind
-}
-
-func newRememberingMapper(cluster *rest.Config, connections *http.Client) (meta.RESTMapper, error) {
-	mapper, err := apiutil.NewDynamicRESTMapper(cluster, connections)
-	return &rememberingMapper{RESTMapper: mapper}, err
-}
-
-// RESTMapping remembers the answer for one version of a kind. Nobody may change it.
-func (m *rememberingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	if len(versions) != 1 {
-		return m.RESTMapper.RESTMapping(kind, versions...)
+// newMapper returns a mapper of the kinds that the operator reads and writes. It asks nobody: an operator that starts while the Kubernetes API is
+// away would end with an error, again and again, and the kubelet would start it later and later. Like this it waits for its caches.
+func newMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for resource, kind := range map[string]schema.GroupVersionKind{
+		"secrets":    corev1.SchemeGroupVersion.WithKind("Secret"),
+		"configmaps": corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		"merchants":  v1alpha1.SchemeGroupVersion.WithKind("Merchant"),
+		"apikeys":    v1alpha1.SchemeGroupVersion.WithKind("ApiKey"),
+	} {
+		plural := kind.GroupVersion().WithResource(resource)
+		mapper.AddSpecific(kind, plural, plural, meta.RESTScopeNamespace) // nobody asks for a singular
+		mapper.AddSpecific(kind.GroupVersion().WithKind(kind.Kind+"List"), plural, plural, meta.RESTScopeNamespace)
 	}
-	key := kind.WithVersion(versions[0])
-	if known, ok := m.found.Load(key); ok {
-		if mapping, ok := known.(*meta.RESTMapping); ok {
-			return mapping, nil
-		}
-	}
-	mapping, err := m.RESTMapper.RESTMapping(kind, versions...)
-	if err == nil {
-		m.found.Store(key, mapping)
-	}
-	return mapping, err
+	return mapper, nil
 }
 
 // startedAsCache lets the manager start a cache before the controllers, without leadership.

@@ -8,9 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,53 +17,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/controllers/apikeys"
 	"github.com/merchant-operator/merchant-operator/controllers/tenantsecret"
 )
-
-// countingMapper knows the kinds of the default mapper, and counts what it is asked.
-type countingMapper struct {
-	*meta.DefaultRESTMapper
-
-	asked int
-}
-
-func (m *countingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	m.asked++
-	return m.DefaultRESTMapper.RESTMapping(kind, versions...)
-}
-
-// A kind is asked for once; one that is not there is asked for until its CRD is installed.
-func TestRememberingMapper(t *testing.T) {
-	known := &countingMapper{DefaultRESTMapper: meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})}
-	mapper := &rememberingMapper{RESTMapper: known}
-	version := v1alpha1.SchemeGroupVersion
-	kind := version.WithKind("ApiKey").GroupKind()
-	for _, tc := range []struct {
-		desc      string
-		installs  bool
-		versions  []string
-		asked     int
-		noMapping bool
-	}{
-		{"before the CRD", false, []string{version.Version}, 1, true},
-		{"still before the CRD", false, []string{version.Version}, 2, true},
-		{"after it", true, []string{version.Version}, 3, false},
-		{"again", false, []string{version.Version}, 3, false},
-		{"another version", false, []string{"v2"}, 4, true},
-		{"any version", false, nil, 5, false},
-	} {
-		if tc.installs {
-			known.Add(version.WithKind("ApiKey"), meta.RESTScopeNamespace)
-		}
-		mapping, err := mapper.RESTMapping(kind, tc.versions...)
-		switch {
-		case known.asked != tc.asked:
-			t.Errorf("%s: asked %d times, want %d", tc.desc, known.asked, tc.asked)
-		case meta.IsNoMatchError(err) != tc.noMapping:
-			t.Errorf("%s: %v", tc.desc, err)
-		case err == nil && (mapping.GroupVersionKind != version.WithKind("ApiKey") || mapping.Scope != meta.RESTScopeNamespace):
-			t.Errorf("%s: %+v", tc.desc, mapping)
-		}
-	}
-}
 
 // Strip keeps what the operator reads.
 func TestStrip(t *testing.T) {

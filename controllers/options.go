@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -27,6 +28,9 @@ type Options struct {
 
 	// LeaderElect makes only one of the operators of a credentials namespace active.
 	LeaderElect bool
+	// LeaderIdentity is the name of this operator in the lease, which nobody else may have at the same time. A process with the same name as the
+	// one that led leads at once, as one that is started again in its pod. Empty: a new name.
+	LeaderIdentity string
 
 	// MaxRateLimit is the most that a Merchant gets, whatever its spec asks for. Default 1,000 per second, 10,000 at once.
 	// 0: no maximum but that of the schema.
@@ -69,6 +73,9 @@ func DefaultOptions() Options {
 func (o Options) validate() error {
 	if o.Clock == nil || o.Log == nil || o.newClient == nil {
 		return errors.New("options: incomplete; start from DefaultOptions")
+	}
+	if strings.Contains(o.LeaderIdentity, "$(") { // as the kubelet leaves a variable that is not set, in all pods
+		return errors.New("--leader-identity must not have a variable that is not set")
 	}
 	if o.MaxRateLimit.RequestsPerSecond < 0 || o.MaxRateLimit.Burst < 0 {
 		return errors.New("--max-requests-per-second and --max-burst must not be negative")

@@ -11,8 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -88,19 +91,24 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 	if err != nil {
 		return nil, err
 	}
+	lease, err := newLease(cluster, o)
+	if err != nil {
+		return nil, fmt.Errorf("set up the leader election: %w", err)
+	}
 	severalPerProcess := true // names need to be unique for logs only, and tests restart the operator
 	mgr, err := manager.New(cluster, manager.Options{
 		Scheme: scheme,
 		Logger: logger,
 		// client-go finds its logger in the context. What runs is stopped by the manager, in order.
-		BaseContext:             func() context.Context { return logr.NewContext(context.WithoutCancel(ctx), logger) },
-		Cache:                   caching,
-		MapperProvider:          newRememberingMapper,
-		NewClient:               o.newClient,
-		Metrics:                 serving,
-		LeaderElection:          o.LeaderElect,
-		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: o.CredentialsNamespace,
+		BaseContext:                         func() context.Context { return logr.NewContext(context.WithoutCancel(ctx), logger) },
+		Cache:                               caching,
+		MapperProvider:                      newMapper,
+		NewClient:                           o.newClient,
+		Metrics:                             serving,
+		LeaderElection:                      o.LeaderElect,
+		LeaderElectionID:                    leaseName,
+		LeaderElectionNamespace:             o.CredentialsNamespace,
+		LeaderElectionResourceLockInterface: lease,
 		// Safe since the process ends with Run, and lets the next leader begin at once.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &o.ShutdownTimeout,
@@ -125,6 +133,25 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 		apiReader: mgr.GetAPIReader(), namespace: o.CredentialsNamespace, registerer: metrics.Registry,
 	}
 	return mgr, addControllers(ctx, mgr, delivered, guard, o)
+}
+
+// newLease returns the lease of a LeaderIdentity; nil: that of the manager, with a new name. When the Kubernetes API was away for longer than a
+// leader may go on, nobody leads. All others then wait for as long as the lease lasts, because the leader may have renewed it unseen.
+func newLease(cluster *rest.Config, o Options) (resourcelock.Interface, error) {
+	if o.LeaderIdentity == "" {
+		return nil, nil
+	}
+	connection := rest.AddUserAgent(cluster, "leader-election")
+	connection.Timeout = 5 * time.Second // as the manager's: less than a leader may go on without an answer
+	client, err := coordinationv1.NewForConfig(connection)
+	if err != nil {
+		return nil, err
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.CredentialsNamespace, Name: leaseName},
+		Client:     client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.LeaderIdentity},
+	}, nil
 }
 
 func addControllers(ctx context.Context, mgr manager.Manager, delivered cache.Cache, guard *clockGuard, o Options) error {

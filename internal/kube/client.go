@@ -14,8 +14,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+const (
+	// dialTimeout is short because packets to a server that is gone get lost: TCP sends them again later and later, and the first one to
+	// arrive after the server's return may be 16 s late.
+	dialTimeout = 3 * time.Second
+	keepAlive   = 30 * time.Second
+)
+
 // Load reads the kubeconfig file or, without one, $KUBECONFIG or the pod's service account. The role appears in the API server's
-// audit log. keep is what clients of the config read of the metadata of objects that tenants write.
+// audit log. keep is what clients of the config read of the metadata of objects that tenants write. Each client of the config has a connection
+// of its own, so what waits behind others there delays only itself.
 func Load(path, role string, keep Keep) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -31,6 +39,7 @@ func Load(path, role string, keep Keep) (*rest.Config, error) {
 	}
 	config.QPS = -1 // the default of 5 per second would delay rotations; the API server has its own limits
 	config.UserAgent = "merchant-operator-" + role
+	config.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
 	boundPages(config)
 	Slim(config, keep)
 	return config, nil
@@ -50,14 +59,6 @@ func noticeSilence() error {
 		}
 	}
 	return nil
-}
-
-// Apart returns the config with a connection of its own: what waits behind others there delays only itself.
-func Apart(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	const keepAlive = 30 * time.Second
-	config.Dial = (&net.Dialer{Timeout: keepAlive, KeepAlive: keepAlive}).DialContext // client-go shares connections of equal configs
-	return config
 }
 
 // Client returns a client for the built-in kinds that uses protobuf. It is cheaper than JSON for both sides, and there may be

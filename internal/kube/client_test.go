@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"context"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -60,6 +61,36 @@ func TestLoad_ConnectionForgotten(t *testing.T) {
 		}
 	case <-time.After(most):
 		t.Errorf("the watch has not ended after %s", most)
+	}
+}
+
+// A connection to a machine that is gone is given up within seconds: the next attempt may find it back.
+func TestLoad_PacketsLost(t *testing.T) {
+	server := httptest.NewServer(nil)
+	t.Cleanup(server.Close)
+	balancer := proxytest.NewBalancer(t, server.Listener.Addr().String())
+	balancer.Drop(t)
+	config, err := kube.Load(kubeconfig(t, server, "http://"+balancer.Address), "test", kube.Keep{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 10 * time.Second // on a busy machine; three seconds on an idle one, thirty with the default
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("the request ended with %v; want it given up within %s", err, most)
 	}
 }
 

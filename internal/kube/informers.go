@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -94,17 +93,15 @@ func (s *Informers) Watch(ctx context.Context, client cache.Getter, credentialsN
 	for _, f := range s.informers {
 		labelled := cache.NewFilteredListWatchFromClient(client, f.source.Resource, credentialsNamespace,
 			func(options *metav1.ListOptions) { options.LabelSelector = published.Label + "=" + f.source.Label })
-		reflectors.Go(func() { reflect(ctx, labelled, f) })
+		reflectors.Go(func() { keepCurrent(ctx, labelled, f) })
 	}
 	reflectors.Wait()
 }
 
-// reflect keeps one informer current until ctx ends.
-func reflect(ctx context.Context, source cache.ListerWatcher, into *Informer) {
-	reflector := cache.NewReflectorWithOptions(source, into.source.Object, into, cache.ReflectorOptions{
-		Name: "directory",
-		// Gentle to an overloaded API server, and current within seconds of its return.
-		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 10 * time.Second},
+// keepCurrent keeps one informer current until ctx ends.
+func keepCurrent(ctx context.Context, source cache.ListerWatcher, into *Informer) {
+	reflector := cache.NewReflectorWithOptions(retrying(source), into.source.Object, into, cache.ReflectorOptions{
+		Name: "directory", Backoff: new(retryDelays()),
 	})
 	// client-go takes its logger from the context.
 	reflector.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(into.log.Handler())))

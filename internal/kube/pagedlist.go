@@ -29,11 +29,11 @@ const (
 )
 
 // PagedInformers returns a constructor for the informers of a cache (cache.Options.NewInformer) that bounds the memory of a list: it is
-// read in pages, and each page is transformed before the next one is read. The client must be of a config of Load; with another one all
-// pages are short.
+// read in pages, and each page is transformed before the next one is read. They are current within seconds of the return of a Kubernetes API
+// that was away. The client must be of a config of Load; with another one all pages are short.
 func PagedInformers(transform cache.TransformFunc) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	return func(source cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		whole := cache.ToListerWatcherWithContext(source)
+		whole := retrying(source)
 		return cache.NewSharedIndexInformer(pagedSource{&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				return listInPages(ctx, whole.ListWithContext, transform, options, maxPageBytes)

@@ -148,15 +148,24 @@ func tryForgottenWatches(t *testing.T) (int, string) {
 // tryForgottenOperator has a balancer pass nothing on over the connections of an operator that is the elected leader.
 func tryForgottenOperator(t *testing.T) (int, string) {
 	t.Helper()
+	balancer := startBehindBalancer(t, electOperator(t), fixture.OperatorAccount)
+	return deploy(t, 2, 0).disableForgotten(balancer)
+}
+
+// electOperator starts the operator again, until the end of the test, as one that elects a leader.
+func electOperator(t *testing.T) *process {
+	t.Helper()
 	former := shared.operator.args
 	t.Cleanup(func() {
 		shared.operator.kill()
 		shared.operator.args = former
 		shared.operator.restart(t)
 	})
+	shared.operator.kill()
 	shared.operator.args = slices.DeleteFunc(slices.Clone(former), func(arg string) bool { return arg == "--leader-elect=false" })
-	balancer := startBehindBalancer(t, shared.operator, fixture.OperatorAccount)
-	return deploy(t, 2, 0).disableForgotten(balancer)
+	shared.operator.args = append(shared.operator.args, "--leader-identity", t.Name()) // as the UID of a pod
+	shared.operator.restart(t)
+	return shared.operator
 }
 
 // startBehindBalancer starts a role again whose only way to the Kubernetes API is the Balancer.

@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -290,7 +292,64 @@ func kubeFaults() []fault {
 	return []fault{{
 		"P7", "no role reaches the Kubernetes API",
 		"charges and webhooks continue, only rotate gets 503; then the operator catches up without a stampede", tryWithoutKube,
+	}, {
+		"P2", fmt.Sprintf("no role reaches the Kubernetes API for %s", kubeOutage),
+		"a key that is disabled as soon as it is back is refused after " + disabledWithin.String() + "; the operator that led ends once", tryDisabledAfterOutage,
 	}}
+}
+
+// kubeOutage is long enough for whoever waits longer with each attempt to wait for half a minute, and for a leader to lose its lease.
+const kubeOutage = time.Minute
+
+// tryDisabledAfterOutage cuts two operators that elect a leader, and two replicas, off from the Kubernetes API. As soon as it is back, a key is
+// disabled.
+func tryDisabledAfterOutage(t *testing.T) (int, string) {
+	t.Helper()
+	s := deploy(t, 2, 0)
+	leader := electOperator(t)
+	toKube, kubeconfig := s.proxy(fixture.OperatorAccount)
+	standby := &process{name: "standby", ops: s.address(), toKube: toKube, env: leader.env}
+	standby.args = slices.Clone(leader.args)
+	standby.args[slices.Index(standby.args, "--kubeconfig")+1] = kubeconfig
+	standby.args[slices.Index(standby.args, "--ops-address")+1] = standby.ops
+	standby.args[slices.Index(standby.args, "--leader-identity")+1] = standby.name
+	s.Merchant("coffee")
+	key := s.apiKey("till", "coffee")
+	t.Cleanup(standby.kill)
+	standby.restart(t)
+
+	roles := []*process{leader, standby, s.replicas[0].process, s.replicas[1].process}
+	for _, role := range roles {
+		role.toKube.Cut()
+		t.Cleanup(role.toKube.Restore) // also if this test fails
+	}
+	ends := map[string]int{}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < kubeOutage; <-tick.C {
+		for _, role := range roles {
+			if role.hasEnded() {
+				ends[role.name]++
+				s.must(role.launch())
+			}
+		}
+	}
+	for _, role := range roles {
+		role.toKube.Restore()
+	}
+	began := time.Now()
+	edit(s, s.Namespace, "till", &v1alpha1.ApiKey{}, func(k *v1alpha1.ApiKey) { k.Spec.State = v1alpha1.ApiKeyDisabled })
+	s.awaitRefused(key)
+	took := time.Since(began)
+	if took > disabledWithin {
+		t.Errorf("a replica accepted the key for %s", took)
+	}
+	// A kubelet starts the pod of a process that ends again and again later and later, up to five minutes.
+	if diff := cmp.Diff(map[string]int{leader.name: 1}, ends); diff != "" {
+		t.Errorf("processes that ended (-want +got):\n%s", diff)
+	}
+	eventually(t, "the operator that was started without the Kubernetes API is ready", leader.ready)
+	return 1, fmt.Sprintf("refused by 2 replicas after %.1f s, processes that ended: %v", took.Seconds(), ends)
 }
 
 func tryWithoutKube(t *testing.T) (int, string) {

@@ -115,6 +115,20 @@ func (p *process) kill() {
 	p.running = nil
 }
 
+// hasEnded reports whether it has ended without being told to. Then launch starts it again.
+func (p *process) hasEnded() bool {
+	if p.running == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		p.running = nil
+		return true
+	default:
+		return false
+	}
+}
+
 func (p *process) signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	if err := p.running.Process.Signal(signal); err != nil {

@@ -157,7 +157,10 @@ func environment(t *testing.T, container corev1.Container) map[string]string {
 	values := map[string]string{}
 	for _, variable := range container.Env {
 		value := variable.Value
-		if from := variable.ValueFrom; from != nil {
+		if from := variable.ValueFrom; from != nil && from.FieldRef != nil {
+			values[variable.Name] = from.FieldRef.FieldPath // as good as what the pod has there
+			continue
+		} else if from != nil {
 			known, found := secrets[from.SecretKeyRef.Name+"/"+from.SecretKeyRef.Key]
 			if !found {
 				t.Fatalf("%s is from the unknown Secret %v", variable.Name, from.SecretKeyRef)
