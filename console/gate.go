@@ -225,13 +225,29 @@ func (r *routes) onMerchant(method, path, verb string, handle merchantHandler) {
 
 // onMerchantInTurn is onMerchant for a page that costs memory.
 func (r *routes) onMerchantInTurn(method, path, verb string, handle merchantHandler) {
-	r.signedIn(method+" "+merchantPath+path, r.inTurn(r.withMerchant(verb, handle)))
+	r.signedIn(method+" "+merchantPath+path, r.ifSeen(r.inTurn(r.withMerchant(verb, handle))))
+}
+
+// ifSeen lets people pass who may see the Merchant. It is asked before they wait for a place of its tenant: else strangers,
+// however many, would have these places until the Kubernetes API has said that they may not see it.
+func (g *gate) ifSeen(handle personHandler) personHandler {
+	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
+		if err := g.checkSeen(req.Context(), viewer, merchantKey(req)); err != nil {
+			return err
+		}
+		return handle(w, req, viewer)
+	}
+}
+
+// merchantKey is the Merchant that the path names.
+func merchantKey(req *http.Request) client.ObjectKey {
+	return client.ObjectKey{Namespace: req.PathValue("namespace"), Name: req.PathValue("name")}
 }
 
 // withMerchant lets people pass who may see the Merchant and have the verb on it.
 func (g *gate) withMerchant(verb string, handle merchantHandler) personHandler {
 	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
-		key := client.ObjectKey{Namespace: req.PathValue("namespace"), Name: req.PathValue("name")}
+		key := merchantKey(req)
 		merchant, err := g.visibleMerchant(req.Context(), viewer, key)
 		if err != nil {
 			return err
@@ -253,17 +269,25 @@ func (g *gate) withMerchant(verb string, handle merchantHandler) personHandler {
 // visibleMerchant returns a Merchant that the person may see. Errors: web.ErrNotFound, objects.ErrUnavailable, the errors of rights.Reviewer. A missing Merchant is
 // the same as one that they may not see.
 func (g *gate) visibleMerchant(ctx context.Context, p login.Person, key client.ObjectKey) (*v1alpha1.Merchant, error) {
-	if watched := g.namespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
-		return nil, web.ErrNotFound
-	}
-	if sees, err := g.rights.May(ctx, rights.NewSubject(p), rights.Get, key.Namespace, key.Name); err != nil || !sees {
-		return nil, cmp.Or(err, web.ErrNotFound)
+	if err := g.checkSeen(ctx, p, key); err != nil {
+		return nil, err
 	}
 	var merchant v1alpha1.Merchant
 	if err := g.objects.Read(ctx, key, &merchant); err != nil {
 		return nil, err
 	}
 	return &merchant, nil
+}
+
+// checkSeen returns web.ErrNotFound unless the person may see the Merchant. Other errors: those of rights.Reviewer.
+func (g *gate) checkSeen(ctx context.Context, p login.Person, key client.ObjectKey) error {
+	if watched := g.namespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
+		return web.ErrNotFound
+	}
+	if sees, err := g.rights.May(ctx, rights.NewSubject(p), rights.Get, key.Namespace, key.Name); err != nil || !sees {
+		return cmp.Or(err, web.ErrNotFound)
+	}
+	return nil
 }
 
 // onSpec is onMerchant for a change of the spec. A tool that applies the Merchant from Git would undo it.

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -8,10 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/lru"
 
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/internal/authz"
 )
 
 // newTestGate returns a gate that lets pages take turns.
@@ -103,6 +110,52 @@ func TestListInTurn_CrowdLoadsLists(t *testing.T) {
 		}
 		close(ended)
 		crowd.Wait()
+		wantIdle(t, g.turns, maxPages)
+	})
+}
+
+// slowReviews is a Kubernetes API that takes a second to say that only Alice may see Merchants.
+type slowReviews struct {
+	authorizationclient.SubjectAccessReviewInterface
+}
+
+// Create decides about a review.
+func (slowReviews) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	<-time.After(time.Second)
+	review.Status.Allowed = review.Spec.User == "oidc:alice"
+	return review, nil
+}
+
+// A hundred strangers ask for pages of a tenant's Merchants, which they may not see. A page of a
+// person who may is served at once.
+func TestInTurn_Strangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTestGate()
+		g.rights = &rights.Reviewer{Reviews: authz.NewReviewer(slowReviews{}, time.Minute, time.Now)}
+		page := g.ifSeen(g.inTurn(func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
+			if err := g.checkSeen(req.Context(), viewer, merchantKey(req)); err != nil {
+				return err
+			}
+			w.WriteHeader(http.StatusOK)
+			return nil
+		}))
+		request := httptest.NewRequest(http.MethodGet, "/", nil)
+		request.SetPathValue("namespace", "victim")
+		request.SetPathValue("name", "acme")
+		var strangers sync.WaitGroup
+		for n := range 100 * maxPersonPages {
+			strangers.Go(func() {
+				err := page(httptest.NewRecorder(), request, login.Person{User: somebody(n / maxPersonPages)})
+				if !errors.Is(err, web.ErrNotFound) {
+					t.Errorf("a stranger gets %v", err)
+				}
+			})
+		}
+		<-time.After(time.Second / 2)
+		if err := page(httptest.NewRecorder(), request, login.Person{User: "oidc:alice"}); err != nil {
+			t.Errorf("the page: %v", err)
+		}
+		strangers.Wait()
 		wantIdle(t, g.turns, maxPages)
 	})
 }

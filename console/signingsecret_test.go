@@ -292,6 +292,32 @@ func TestRotateSigningSecret_SaysHowManyAreSafe(t *testing.T) {
 	}
 }
 
+// While pages of many other tenants wait, a new signing secret gets the next place.
+func TestRotateSigningSecret_WaitsForAPlace(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.merchant("acme", withWebhook)
+	f.grant(user(alice), []string{"get", "editwebhook"})
+	browser := f.signedIn(alice)
+	var ends []func()
+	for n := range maxWaits {
+		end, err := f.webhook.Waits.Begin(somebody(n), somebody(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	time.AfterFunc(200*time.Millisecond, ends[0]) // mostly after the request has begun to wait
+	page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme/webhook/rotate-secret", url.Values{"generation": {"1"}})
+	if page.Status == http.StatusTooManyRequests {
+		t.Errorf("%d %s", page.Status, page.Text)
+	}
+	for _, end := range ends[1:] {
+		end()
+	}
+	wantIdle(t, f.webhook.Waits, maxWaits)
+}
+
 // Who waits for too much already is refused before anything has changed.
 func TestRotateSigningSecret_TooManyWait(t *testing.T) {
 	t.Parallel()

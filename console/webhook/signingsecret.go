@@ -76,6 +76,9 @@ func (h *Handler) RotateSigningSecret(w http.ResponseWriter, r *web.Request) err
 	})
 }
 
+// placeTimeout is how long a new signing secret waits for a place among the pages that wait.
+const placeTimeout = 2 * time.Second
+
 // secretEdit is a change of a Merchant that makes a new signing secret.
 type secretEdit struct {
 	form   *edit.Form
@@ -88,7 +91,9 @@ type secretEdit struct {
 // editAndShowSecret changes a Merchant, which has a webhook then, and makes it a new signing secret, which the answer shows. Only this request
 // knows the nonce, so nobody can ask for the secret again: before the change, a request with another nonce finds out whether the API can show it.
 func (h *Handler) editAndShowSecret(w http.ResponseWriter, r *web.Request, wanted secretEdit) error {
-	end, err := h.Waits.Begin(r.Viewer.User, r.Merchant.Namespace)
+	waiting, stop := context.WithTimeout(r.Context(), placeTimeout)
+	defer stop()
+	end, err := h.Waits.Await(waiting, r.Viewer.User, r.Merchant.Namespace)
 	if err != nil {
 		return err
 	}
