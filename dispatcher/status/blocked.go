@@ -31,6 +31,9 @@ const (
 // the budget of others, and what is left comes when these buckets do again. The error is of Redis.
 func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingReports) error {
 	buckets := slices.DeleteFunc(beginningAt(r.nextBlocked, pending), func(work outbox.PendingReports) bool { return !work.Blocked })
+	if len(buckets) == 0 {
+		return nil
+	}
 	var changes []blockedChange
 	for _, work := range buckets[:min(len(buckets), blockedBuckets)] {
 		found, err := r.findChangedBlocks(ctx, work.Bucket)
@@ -40,13 +43,14 @@ func (r *Reporter) reportBlocked(ctx context.Context, pending []outbox.PendingRe
 		changes = append(changes, found...)
 		r.nextBlocked = work.Bucket + 1
 	}
+	last := &r.lastBlocked[buckets[0].Bucket]
 	budget := &reportBudget{left: blockedPerRound}
 	namespace := func(change blockedChange) string { return change.endpoint.Merchant.Namespace }
-	for _, change := range loop.InTurn(changes, namespace, r.lastBlocked) {
+	for _, change := range loop.InTurn(changes, namespace, *last) {
 		if budget.left == 0 || !r.retries.due(change.endpoint, r.now()) {
 			continue
 		}
-		r.lastBlocked = change.endpoint.Merchant.Namespace
+		*last = change.endpoint.Merchant.Namespace
 		if err := r.writeBlocked(ctx, change, budget); err != nil {
 			return err
 		}

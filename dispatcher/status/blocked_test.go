@@ -259,6 +259,39 @@ func TestReportBlocked_FlappingNeighbour(t *testing.T) {
 	}
 }
 
+// Ten namespaces of a neighbour have changed blocks in each round, as many as a round reports, and an eleventh one, whose name is behind
+// the victim's, in the buckets that are read before. The victim's blocks are reported all the same.
+func TestReportBlocked_TurnsOfEachGroup(t *testing.T) {
+	f := newFixture(t)
+	r := f.reporter()
+	add := func(bucket session.Bucket, namespace, block string) {
+		merchant := f.guarded(bucket, "203.0.113.0/24")
+		merchant.Merchant.Namespace = namespace
+		f.Index.Put(merchant)
+		f.block(t, merchant.MerchantID, block)
+	}
+	add(blockedBuckets, "victim", "192.0.2.0/24")
+	for round := range 3 {
+		for bucket := range session.Bucket(blockedBuckets) {
+			add(bucket, "zz-neighbour", "198.51.100.0/24")
+		}
+		for n := range blockedPerRound {
+			add(blockedBuckets, fmt.Sprintf("a-neighbour-%d", n), "198.51.100.0/24")
+		}
+		for bucket := session.Bucket(blockedBuckets + 1); bucket < 2*blockedBuckets; bucket++ {
+			add(bucket, "a-neighbour-0", "198.51.100.0/24")
+		}
+		for range 2 {
+			dispatchertest.Must(t, dispatchertest.Second(r.reportHealth(t.Context())))
+		}
+		if slices.ContainsFunc(f.reports.Allowlists(), func(list *v1alpha1.AllowlistStatus) bool { return blockNames(list) == "192.0.2.0/24" }) {
+			return
+		}
+		t.Logf("after round %d the victim's blocks are not reported", round)
+	}
+	t.Error("the victim's blocks are not reported")
+}
+
 func TestReportAllowlist(t *testing.T) {
 	c := dispatchertest.NewCluster(t)
 	acme := c.Merchant(t, "acme", "https://shop.example/hooks")

@@ -94,8 +94,10 @@ type Reporter struct {
 
 	// lastReported is the namespace of the last report of health: the next round begins behind it.
 	lastReported string
-	// lastChanged and lastBlocked are the same for changes and for blocked addresses.
-	lastChanged, lastBlocked string
+	// lastChanged is the same for changes.
+	lastChanged string
+	// lastBlocked is the same for blocked addresses, by the first bucket of the round: in other buckets are other namespaces.
+	lastBlocked [session.Buckets]string
 	// nextBlocked and nextRefresh are the buckets with which the next round of reports begins.
 	nextBlocked, nextRefresh session.Bucket
 
