@@ -34,7 +34,7 @@ type gate struct {
 	namespaces []string      // whose Merchants are shown; empty: all
 	turns      *web.Inflight // pages that read keys or payments and are not rendered yet
 	shown      *lru.Cache    // namespaces of the Merchants that the last list of a person showed, by user
-	unsent     *web.Inflight // the same pages, until their client has read them
+	unsent     *web.Inflight // pages that read keys or payments, until their client has read them
 	// turnTimeout is how long a page waits for its turn.
 	turnTimeout time.Duration
 }

@@ -21,7 +21,7 @@ import (
 func (f *fixture) charge(m *v1alpha1.Merchant, keyID string, charge session.Charge) session.ID {
 	f.t.Helper()
 	_, created, err := f.store.CreateSession(f.t.Context(), admission.Request{
-		MerchantID: published.ID(m.UID), KeyID: keyID, Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 1000, Burst: 100_000},
+		MerchantID: published.ID(m.UID), KeyID: keyID, Accepted: true, Limit: ratelimit.Policy{RequestsPerSecond: 1000, Burst: 100_000},
 	}, store.NewSession{MerchantName: "ACME", Currency: "EUR", Charge: charge, Lifetime: 15 * time.Minute})
 	if err != nil {
 		f.t.Fatal(err)

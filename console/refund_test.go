@@ -269,7 +269,7 @@ func TestRefund_TestMode(t *testing.T) {
 	f := newFixture(t)
 	m := f.merchant("acme", func(m *v1alpha1.Merchant) { m.Spec.Currency = "KWD" })
 	_, created, err := f.store.CreateSession(t.Context(), admission.Request{
-		MerchantID: published.ID(m.UID), KeyID: "key", Live: true, TestMode: true, Limit: ratelimit.Policy{RequestsPerSecond: 1000, Burst: 1000},
+		MerchantID: published.ID(m.UID), KeyID: "key", Accepted: true, TestMode: true, Limit: ratelimit.Policy{RequestsPerSecond: 1000, Burst: 1000},
 	}, store.NewSession{MerchantName: "ACME", Currency: "KWD", Charge: session.Charge{AmountCents: 1250}, Lifetime: 15 * time.Minute})
 	if err != nil {
 		t.Fatal(err)

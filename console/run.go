@@ -1,5 +1,5 @@
-// Package console serves the merchant console: the web pages where a merchant's own people make, rotate and disable API keys.
-// People sign in at an OpenID provider; what they may do is decided by Kubernetes RBAC alone. See docs/design/console.md.
+// Package console serves the merchant console: the web pages where a merchant's own people see and refund payments, keep API keys, the
+// webhook and the allowlist. People sign in at an OpenID provider; what they may do is decided by Kubernetes RBAC alone. See docs/design/console.md.
 package console
 
 import (

@@ -18,11 +18,12 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/redis"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
+	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
 const (
 	pollInterval     = 200 * time.Millisecond
-	backlogInterval  = 15 * time.Second
+	checkInterval    = 15 * time.Second
 	rotationInterval = time.Second
 )
 
@@ -62,17 +63,20 @@ type dispatcher struct {
 	state                       atomic.Int32  // awake, polling or resting
 }
 
-// newDispatcher returns a dispatcher whose leases have names that begin with the identity. The worker has its sender, index and tracer.
+// newDispatcher returns a dispatcher whose leases have names that begin with the identity.
 func newDispatcher(
-	options Options, client *redis.Client, sessions *store.Store, worker *attempt.Worker, rotations *rotations, registerer prometheus.Registerer, identity string,
+	options Options, client *redis.Client, sessions *store.Store, sender attempt.Sender, index attempt.Index, tracer *tracing.Tracer, rotations *rotations,
+	registerer prometheus.Registerer, identity string,
 ) *dispatcher {
 	events, log := outbox.New(client), loop.NewLog(options.Log)
+	worker := &attempt.Worker{
+		Outbox: events, Sender: sender, Index: index, Next: options.Schedule.Next, FailingLimit: options.FailingLimit, HealthChanged: loop.NewSignal(),
+		Metrics: attempt.NewMetrics(registerer), Tracer: tracer, Now: options.Now, Log: log,
+	}
 	d := &dispatcher{
 		options: options, redis: client, store: sessions, outbox: events, rotations: rotations, holders: holder.New(events, identity, log, options.Now),
 		log: log, pollEvery: pollInterval, worker: worker, recorded: newRecorded(),
 	}
-	worker.Outbox, worker.Next, worker.FailingLimit = events, options.Schedule.Next, options.FailingLimit
-	worker.HealthChanged, worker.Metrics, worker.Now, worker.Log = loop.NewSignal(), attempt.NewMetrics(registerer), options.Now, log
 	d.queues = queue.New(worker, queue.Limits{
 		Concurrency: options.Concurrency, MaxInFlight: options.MaxInFlight, JobsPerAttempt: jobsPerAttempt,
 	}, options.Now)
@@ -110,7 +114,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 
 // loops run until ctx ends. Attempts end with a context of their own.
 func (d *dispatcher) loops(ctx, attemptCtx context.Context) {
-	subscription := d.redis.Subscribe(store.EndedChannel, d.recorded)
+	subscription := d.redis.Subscribe(store.EventsChannel, d.recorded)
 	defer subscription.Close()
 	for bucket := range session.Buckets {
 		subscription.Add(session.Bucket(bucket)) //nolint:contextcheck // it ends with Close
@@ -121,19 +125,19 @@ func (d *dispatcher) loops(ctx, attemptCtx context.Context) {
 			Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attemptCtx) },
 		},
 		{
-			Interval: backlogInterval, Wake: d.recorded.changed,
+			Interval: checkInterval, Wake: d.recorded.changed,
 			Step: func(ctx context.Context) (bool, error) {
 				d.leaseRecorded(ctx, attemptCtx)
 				return false, nil
 			},
 		},
 		{Interval: rotationInterval, Wake: d.rotations.added, Step: d.recordRotations},
-		{Interval: backlogInterval, Step: d.countBacklog},
-		{Interval: backlogInterval, Step: d.countRefundsOwed},
+		{Interval: checkInterval, Step: d.countBacklog},
+		{Interval: checkInterval, Step: d.countRefundsOwed},
 	}
 	for _, one := range d.holders {
 		loops = append(loops, loop.Loop{
-			Interval: backlogInterval, Wake: one.Removed,
+			Interval: checkInterval, Wake: one.Removed,
 			Step: func(ctx context.Context) (bool, error) { return false, d.freeLeases(ctx, attemptCtx, one) },
 		})
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/status"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/test/dispatchertest"
@@ -50,7 +49,7 @@ func (f testFixture) dispatcher(t *testing.T, change ...func(*Options)) *testDis
 	}
 	client := dispatchertest.NewSender(t)
 	registry, changes := prometheus.NewRegistry(), status.NewChanges()
-	d := newDispatcher(options, f.Client, f.Store, &attempt.Worker{Sender: client, Index: f.Index}, newRotations(), registry, "test")
+	d := newDispatcher(options, f.Client, f.Store, client, f.Index, nil, newRotations(), registry, "test")
 	reporter := status.New(status.Options{
 		Outbox: f.Outbox, Keys: f.Keys, Redis: f.Client, Blocked: f.Blocked, Index: f.Index, Writer: f.reports, Refusal: client.Refusal, Changes: changes, HealthChanged: d.worker.HealthChanged, HealthInterval: pollInterval,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: registry, Now: time.Now,

@@ -229,7 +229,7 @@ func TestRecorded_SendsAtOnce(t *testing.T) {
 	d.pollEvery = 24 * time.Hour
 	start(t, d)
 	dispatchertest.Eventually(t, "it is subscribed", func() bool {
-		channel := redis.BucketKeyspace(7).Key(store.EndedChannel)
+		channel := redis.BucketKeyspace(7).Key(store.EventsChannel)
 		listeners, err := f.Redis(t).PubSubNumSub(t.Context(), channel).Result()
 		return err == nil && listeners[channel] == 1
 	})

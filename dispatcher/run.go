@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/merchant-operator/merchant-operator/dispatcher/attempt"
 	"github.com/merchant-operator/merchant-operator/dispatcher/delivery"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
 	"github.com/merchant-operator/merchant-operator/dispatcher/receipts"
@@ -59,7 +58,7 @@ func Run(ctx context.Context, options Options) error {
 		Log: options.Log, Registerer: r.Registry, Rotated: rotations.add, Changed: changes.Add,
 		Refused: func(url string) bool { _, refused := client.Refusal(url); return refused }, Now: options.Now,
 	})
-	d := newDispatcher(options, r.Redis, sessions, &attempt.Worker{Sender: client, Index: index, Tracer: r.Tracer}, rotations, r.Registry, identity)
+	d := newDispatcher(options, r.Redis, sessions, client, index, r.Tracer, rotations, r.Registry, identity)
 	reporter := status.New(status.Options{
 		Outbox: d.outbox, Keys: keystate.New(r.Redis, options.LastUseStep), Redis: r.Redis, Blocked: blocked.New(r.Redis), Index: index, Writer: writer, Refusal: client.Refusal, Changes: changes, HealthChanged: d.worker.HealthChanged,
 		PublishUsesInterval: options.PublishUsesInterval, LastUseStep: options.LastUseStep, Log: d.log, Registerer: r.Registry, Now: options.Now,

@@ -1,5 +1,5 @@
-// Package published is the contract between the operator and the data plane: the objects that the operator writes
-// into the credentials namespace, and the API and the dispatcher read.
+// Package published is the contract between the operator and the data plane: the objects of the credentials namespace. The operator writes
+// them, the API and the dispatcher read them; the API also writes keys that it issues and their claims, the dispatcher the last uses.
 //
 // It has their names, labels, encoding and validation, and the rotation of records. Records have a version: a reader
 // refuses a newer one with ErrNewerVersion, and ignores unknown fields.

@@ -37,7 +37,7 @@ func (c Caller) Admission() admission.Request {
 		KeyID:      c.KeyID,
 		Order:      c.Order,
 		Digest:     c.Digest,
-		Live:       c.Accepted,
+		Accepted:   c.Accepted,
 		Until:      c.Until,
 		Inactive:   !c.Merchant.Active(),
 		Forbidden:  !c.Permissions.Has(c.needs),

@@ -499,7 +499,7 @@ func TestOverrides_ClockAhead(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := client.Admit(t.Context(), admission.Request{
-				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: apikey.NewDigest(row.key), Order: record.Order(), Live: true,
+				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: apikey.NewDigest(row.key), Order: record.Order(), Accepted: true,
 				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
 			})
 			if err != nil {
@@ -522,7 +522,7 @@ func TestOverrides_ExpiredLongAgo(t *testing.T) {
 			w.KeyUpdated(record, nobodyWaits)
 			settle(t, w)
 			_, err := client.Admit(t.Context(), admission.Request{
-				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Live: true,
+				MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Accepted: true,
 				Limit: ratelimit.Policy{RequestsPerSecond: 10, Burst: 10},
 			})
 			if !errors.Is(err, admission.ErrKeyRejected) {
@@ -568,7 +568,7 @@ func TestOverrides_WithdrawnRecord(t *testing.T) {
 	}
 	first, newest := issue(1), issue(2)
 	frozen := admission.Request{
-		MerchantID: newest.MerchantID, KeyID: newest.KeyID, Digest: newest.Current.Digest, Order: newest.Order(), Live: true,
+		MerchantID: newest.MerchantID, KeyID: newest.KeyID, Digest: newest.Current.Digest, Order: newest.Order(), Accepted: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 	}
 	admitted := func(generation int64) bool {
@@ -577,7 +577,7 @@ func TestOverrides_WithdrawnRecord(t *testing.T) {
 			return false
 		}
 		request := frozen
-		request.Digest, request.Order, request.Live, request.Until = principal.Digest, principal.Order, principal.Accepted, principal.Until
+		request.Digest, request.Order, request.Accepted, request.Until = principal.Digest, principal.Order, principal.Accepted, principal.Until
 		_, err = client.Admit(t.Context(), request)
 		return err == nil
 	}

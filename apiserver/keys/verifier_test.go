@@ -147,7 +147,7 @@ func TestVerify_FirstList(t *testing.T) {
 				record := revised(fmt.Sprint(name, stored), hour.UnixMilli())
 				record.Generation, record.Current.CreatedAt = 1, hour
 				frozen := admission.Request{
-					MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Order: record.Order(), Live: true,
+					MerchantID: record.MerchantID, KeyID: record.KeyID, Digest: record.Current.Digest, Order: record.Order(), Accepted: true,
 					Limit: ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 				}
 				if stored {

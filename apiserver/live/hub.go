@@ -108,7 +108,7 @@ func New(client *redis.Client, options Options) *Hub {
 		byAddress: map[string]int{}, sessionsOf: map[string]int{}, feedsOf: map[string]int{},
 	}
 	h.metrics = newMetrics(options.Registerer, h)
-	h.subscription = client.Subscribe(store.EndedChannel, subscriber{h})
+	h.subscription = client.Subscribe(store.EventsChannel, subscriber{h})
 	return h
 }
 

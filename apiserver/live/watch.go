@@ -32,7 +32,7 @@ type Watch struct {
 // ErrTooMany and ErrTooManyFromAddress.
 //
 // The payers of a tenant have at most as many places as are left, as its feeds have (WatchFeed): one
-// tenant leaves half of all to the payers of others.
+// tenant leaves the payers of others about half.
 func (h *Hub) Watch(tenant string, id session.ID, address string) (*Watch, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

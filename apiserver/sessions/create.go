@@ -44,7 +44,7 @@ func (h *Handler) Create(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	admitted, created, err := h.store.CreateSession(r.Context(), from.Admission(), request)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if created.Replayed || err != nil && r.Context().Err() == nil { // a client that has gone may have its session
-		h.perDay.refund(from)
+		h.perDay.uncount(from)
 	}
 	if err != nil {
 		return orUnknown(err, ErrChargeUnknown)

@@ -37,7 +37,7 @@ func newDayLimit(perDay int64, now func() time.Time) *dayLimit {
 	return &dayLimit{limiter(perDay), limiter(perDay * namespaceFactor)}
 }
 
-// allow counts a session.
+// allow counts a session, or a request for a refund.
 func (l *dayLimit) allow(from caller.Caller) (quota ratelimit.Quota, allowed bool) {
 	if l == nil {
 		return ratelimit.Quota{}, true
@@ -52,8 +52,8 @@ func (l *dayLimit) allow(from caller.Caller) (quota ratelimit.Quota, allowed boo
 	return quota, allowed
 }
 
-// refund takes a session back that was not created.
-func (l *dayLimit) refund(from caller.Caller) {
+// uncount takes back a session or a request for a refund that was not made.
+func (l *dayLimit) uncount(from caller.Caller) {
 	if l != nil {
 		account, namespace := owners(from)
 		l.accounts.Refund(account)

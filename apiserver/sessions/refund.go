@@ -40,7 +40,7 @@ func (h *Handler) Refund(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	admitted, requested, err := h.store.RequestRefund(r.Context(), from.Admission(), id, asked)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
 	if requested.Repeated || err != nil && r.Context().Err() == nil { // as in Create
-		h.perDay.refund(from)
+		h.perDay.uncount(from)
 	}
 	if err != nil {
 		return orUnknown(err, ErrRefundUnknown)

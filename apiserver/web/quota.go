@@ -13,7 +13,7 @@ const (
 	MerchantLimit = "merchant"
 	AddressLimit  = "address"
 	RotationLimit = "rotations" // of one ApiKey
-	SessionLimit  = "sessions"  // that a merchant creates
+	SessionLimit  = "sessions"  // that a merchant creates, and requests for refunds
 )
 
 // RateLimit-Policy and RateLimit, in canonical form.

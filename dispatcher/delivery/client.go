@@ -1,5 +1,5 @@
-// Package delivery makes one attempt to deliver one event: the body, which depends on the event alone, its Standard
-// Webhooks signatures, and the HTTP exchange with an untrusted endpoint. Its caller decides when to try, and how often.
+// Package delivery makes one attempt to deliver one event: its Standard Webhooks signatures, and the HTTP exchange with an
+// untrusted endpoint. Its caller decides when to try, and how often.
 package delivery
 
 import (

@@ -267,7 +267,7 @@ func TestPublish_NothingNewInFeeds(t *testing.T) {
 		"a person's test": func() error { _, err := s.SendWebhookTest(t.Context(), testEvent("2")); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			subscription := s.redis.Subscribe(t.Context(), s.tag+store.EndedChannel)
+			subscription := s.redis.Subscribe(t.Context(), s.tag+store.EventsChannel)
 			defer func() { must(t, subscription.Close()) }()
 			_, err := subscription.Receive(t.Context()) // it is confirmed
 			must(t, err)

@@ -13,7 +13,7 @@ const (
 	holdersKey = "holders"
 	// deadLettersKey holds the dead letters by the time they were given up, in milliseconds.
 	deadLettersKey = "dead"
-	// accountDeadLettersKey + account holds the same of one account. Of test mode these are only events that cannot be read.
+	// accountDeadLettersKey + account holds the dead letters of one account. Of test mode these are only events that cannot be read.
 	accountDeadLettersKey = "dead:"
 	// EndpointKey + merchant id is the hash of the health of a merchant's endpoint.
 	EndpointKey = "endpoint:"

@@ -195,7 +195,7 @@ func TestCreateSession_RejectedUsesNoIdempotencyKey(t *testing.T) {
 		reject func(*admission.Request)
 		want   error
 	}{
-		"a dead key":           {func(a *admission.Request) { a.Live = false }, admission.ErrKeyRejected},
+		"a dead key":           {func(a *admission.Request) { a.Accepted = false }, admission.ErrKeyRejected},
 		"an inactive merchant": {func(a *admission.Request) { a.Inactive = true }, admission.ErrMerchantNotActive},
 		"over the limit":       {func(a *admission.Request) { a.Limit = one }, admission.ErrRateLimited},
 	} {

@@ -84,7 +84,7 @@ func TestEnded(t *testing.T) {
 
 func TestEnded_Errors(t *testing.T) {
 	s, c := open(t, shared.URL()), client(t, shared)
-	dead := with(merchant(), func(a *admission.Request) { a.Live = false })
+	dead := with(merchant(), func(a *admission.Request) { a.Accepted = false })
 	if _, page, err := s.Ended(t.Context(), dead, store.EndedQuery{Limit: 1}); !errors.Is(err, admission.ErrKeyRejected) || page.Sessions != nil {
 		t.Errorf("with a dead key: %+v, %v", page, err)
 	}

@@ -13,11 +13,11 @@ const (
 	owedKey = "owed"
 	// requestedKey lists the open requests for refunds, "<session id> <refund id>", by when they were made, in milliseconds.
 	requestedKey = "requested"
-	// refundsKey + rail lists both, of one rail.
+	// refundsKey + rail lists what owedKey and requestedKey have of one rail.
 	refundsKey = "refunds:"
 	// accountRequestedKey + account lists the open requests of one merchant.
 	accountRequestedKey = "requested:"
 )
 
-// EndedChannel is the channel of a bucket on which scripts say what happened, as '<session id, or -> <account>'; see outbox/lib/queue.lua.
-const EndedChannel = "ended"
+// EventsChannel is the channel of a bucket on which scripts say what happened, as '<session id, or -> <account>'; see outbox/lib/queue.lua.
+const EventsChannel = "ended"

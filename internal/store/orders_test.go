@@ -186,7 +186,7 @@ func TestOrderSessions_Errors(t *testing.T) {
 		change func(*admission.Request)
 		want   error
 	}{
-		"dead key":          {func(a *admission.Request) { a.Live = false }, admission.ErrKeyRejected},
+		"dead key":          {func(a *admission.Request) { a.Accepted = false }, admission.ErrKeyRejected},
 		"inactive merchant": {func(a *admission.Request) { a.Inactive = true }, admission.ErrMerchantNotActive},
 		"over the limit":    {func(a *admission.Request) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} }, admission.ErrRateLimited},
 	} {

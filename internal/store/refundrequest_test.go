@@ -225,7 +225,7 @@ func TestRequestRefund_Refused(t *testing.T) {
 		"a test key":       {with(asks, inTestMode), completed, store.ErrNotFound},
 		"no permission":    {with(asks, func(r *admission.Request) { r.Forbidden = true }), completed, admission.ErrForbidden},
 		"a suspended one":  {with(asks, func(r *admission.Request) { r.Inactive = true }), completed, admission.ErrMerchantNotActive},
-		"a dead key":       {with(asks, func(r *admission.Request) { r.Live = false }), completed, admission.ErrKeyRejected},
+		"a dead key":       {with(asks, func(r *admission.Request) { r.Accepted = false }), completed, admission.ErrKeyRejected},
 	} {
 		if _, got, err := s.RequestRefund(t.Context(), test.asks, test.id, asking(t, "a", 50)); !errors.Is(err, test.want) {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, test.want)

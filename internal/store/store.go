@@ -1,5 +1,5 @@
-// Package store keeps sessions, rate limits and key overrides in Redis. Each request is one Lua script, so that it is
-// one round trip and all or nothing. Events are recorded by the same scripts, with parts of package outbox.
+// Package store keeps sessions in Redis, with their payments and refunds. Each request is one Lua script, so that it is one round trip and all or
+// nothing. The same scripts admit the request, with parts of package admission, and record events, with parts of package outbox.
 package store
 
 import (

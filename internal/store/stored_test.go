@@ -57,12 +57,12 @@ type state struct {
 // The callers of the state.
 var (
 	storedMerchant = admission.Request{
-		MerchantID: "abcdefgh2345", KeyID: "2yylmkzckvhj", Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.NewDigest("stored"), Live: true,
+		MerchantID: "abcdefgh2345", KeyID: "2yylmkzckvhj", Order: published.Order{Issued: 5, Revision: 5}, Digest: apikey.NewDigest("stored"), Accepted: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
 	}
 	// The directory does not know the digest of these callers. The override accepts that of one, and has revoked the other.
 	acceptedByOverride = with(storedMerchant, func(a *admission.Request) {
-		a.KeyID, a.Live, a.Digest = "acceptedkey2", false, apikey.NewDigest("rotated")
+		a.KeyID, a.Accepted, a.Digest = "acceptedkey2", false, apikey.NewDigest("rotated")
 	})
 	revokedByOverride = with(storedMerchant, func(a *admission.Request) { a.KeyID = "revokedkey22" })
 )

@@ -310,7 +310,7 @@ func endpointFaults() []fault {
 func (s *deployment) events(services *storetest.Services, merchant *v1alpha1.Merchant, many int) (ids []string) {
 	s.t.Helper()
 	asks := admission.Request{
-		MerchantID: published.ID(merchant.UID), KeyID: "till", Digest: apikey.NewDigest("key"), Live: true,
+		MerchantID: published.ID(merchant.UID), KeyID: "till", Digest: apikey.NewDigest("key"), Accepted: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
 	}
 	for range many {

@@ -99,7 +99,7 @@ func Merchant() admission.Request {
 		KeyID:      ID(),
 		Order:      published.Order{Revision: 3},
 		Digest:     Digest(),
-		Live:       true,
+		Accepted:   true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 10_000, Burst: 100_000},
 	}
 }

@@ -243,7 +243,7 @@ func (s tenant) endedSession(redisURL, merchantID string) (id string) {
 		MerchantID: merchantID,
 		KeyID:      published.ID("key"),
 		Digest:     apikey.NewDigest("key"),
-		Live:       true,
+		Accepted:   true,
 		Limit:      ratelimit.Policy{RequestsPerSecond: 100, Burst: 100},
 	}
 	_, created, err := sessions.CreateSession(s.T.Context(), asks, store.NewSession{

@@ -97,9 +97,9 @@ type Request struct {
 	Order published.Order
 	// Digest is of the presented key.
 	Digest apikey.Digest
-	// Live: the directory accepts Digest, until Until by the clock of Redis; zero: without an end.
-	Live  bool
-	Until time.Time
+	// Accepted: the directory accepts Digest, until Until by the clock of Redis; zero: without an end.
+	Accepted bool
+	Until    time.Time
 	// Inactive: the merchant is not active, so decide about the key and stop.
 	Inactive bool
 	// Forbidden: the key has no permission for the request, so decide about key and merchant and stop.
@@ -224,7 +224,7 @@ func (c *Call) AdmissionArgs() {
 	var room [2 * len(r.Digest)]byte
 	hex.Encode(room[:], r.Digest[:])
 	c.WriteBytes(room[:])
-	ends := r.Live && !r.Until.IsZero()
+	ends := r.Accepted && !r.Until.IsZero()
 	if ends {
 		c.WriteString(" ")
 		c.WriteInt(r.Until.UnixMilli())
@@ -234,7 +234,7 @@ func (c *Call) AdmissionArgs() {
 		word string
 		set  bool
 	}{
-		{"unaccepted ", !r.Live}, {"expires ", ends}, {"current_only ", r.currentOnly}, {"inactive ", r.Inactive}, {"forbidden ", r.Forbidden}, {"use ", c.use},
+		{"unaccepted ", !r.Accepted}, {"expires ", ends}, {"current_only ", r.currentOnly}, {"inactive ", r.Inactive}, {"forbidden ", r.Forbidden}, {"use ", c.use},
 	} {
 		if flag.set {
 			c.WriteString(flag.word)

@@ -121,7 +121,7 @@ func TestAdmit_DirectoryAndOverride(t *testing.T) {
 	} {
 		for name, operation := range operations {
 			asks := with(merchant(), func(a *admission.Request) {
-				a.Order.Revision, a.Live, a.Digest = test.knows, test.live, test.presented
+				a.Order.Revision, a.Accepted, a.Digest = test.knows, test.live, test.presented
 			})
 			if test.override != nil {
 				override := *test.override
@@ -165,7 +165,7 @@ func TestAdmit_Until(t *testing.T) {
 			for name, operation := range operations {
 				t.Run(clock+", "+test.name+", "+name, func(t *testing.T) {
 					asks := merchant()
-					asks.Order.Revision, asks.Live, asks.Until = test.knows, true, test.until
+					asks.Order.Revision, asks.Accepted, asks.Until = test.knows, true, test.until
 					if test.override != nil {
 						override := *test.override
 						override.Ref, override.Order.Revision = keyRef(asks), 5
@@ -204,11 +204,11 @@ func TestAdmit_OrderOfResults(t *testing.T) {
 	s := open(t, shared.URL())
 	for name, operation := range allOperations() {
 		asks := with(merchant(), func(a *admission.Request) { a.Limit = ratelimit.Policy{RequestsPerSecond: 1, Burst: 1} })
-		dead := with(asks, func(a *admission.Request) { a.Live = false })
+		dead := with(asks, func(a *admission.Request) { a.Accepted = false })
 		inactive := with(asks, func(a *admission.Request) { a.Inactive = true })
-		deadAndInactive := with(inactive, func(a *admission.Request) { a.Live = false })
+		deadAndInactive := with(inactive, func(a *admission.Request) { a.Accepted = false })
 		forbidden := with(asks, func(a *admission.Request) { a.Forbidden = true })
-		deadAndForbidden := with(forbidden, func(a *admission.Request) { a.Live = false })
+		deadAndForbidden := with(forbidden, func(a *admission.Request) { a.Accepted = false })
 		inactiveAndForbidden := with(forbidden, func(a *admission.Request) { a.Inactive = true })
 		reject := func(when string) {
 			t.Helper()
@@ -262,7 +262,7 @@ func TestAdmit_ForbiddenByOverride(t *testing.T) {
 			{"a fresh key that the directory does not know", false, current, admission.ErrForbidden},
 			{"a replaced key that the directory accepts", true, replaced, admission.ErrKeyRejected},
 		} {
-			request := with(asks, func(a *admission.Request) { a.Live, a.Digest = test.live, test.presented })
+			request := with(asks, func(a *admission.Request) { a.Accepted, a.Digest = test.live, test.presented })
 			if admitted, err := operation(t.Context(), s, request); !errors.Is(err, test.want) || admitted != (admission.Admitted{}) {
 				t.Errorf("%s: %s: %+v, %v; want %v", name, test.desc, admitted, err, test.want)
 			}
@@ -289,7 +289,7 @@ func TestAdmit_IssueTimeBeforeRevision(t *testing.T) {
 		{"of the same issue, changed since", published.Order{Issued: override.Issued, Revision: override.Revision + 1}, current, true, true},
 	} {
 		asks := with(merchant(), func(a *admission.Request) {
-			a.Order, a.Live, a.Digest = test.knows, test.live, test.presented
+			a.Order, a.Accepted, a.Digest = test.knows, test.live, test.presented
 		})
 		write(t, s, keystate.Override{Ref: keyRef(asks), Order: override, Accepted: []keystate.Accepted{{Digest: current}}})
 		for name, operation := range operations {
@@ -333,7 +333,7 @@ func TestAdmitRotation_Limit(t *testing.T) {
 	if _, err := replicas[0].AdmitRotation(t.Context(), other, limit); err != nil {
 		t.Errorf("another key of the merchant: %v", err)
 	}
-	dead := with(asks, func(a *admission.Request) { a.Live = false })
+	dead := with(asks, func(a *admission.Request) { a.Accepted = false })
 	if _, err := replicas[0].AdmitRotation(t.Context(), dead, limit); !errors.Is(err, admission.ErrKeyRejected) {
 		t.Errorf("a dead key: %v", err)
 	}
@@ -353,7 +353,7 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 	s := open(t, shared.URL())
 	limit := ratelimit.Policy{RequestsPerSecond: 1, Burst: 2}
 	current := limited(ratelimit.Policy{RequestsPerSecond: 1, Burst: 1})
-	current.Live = false // the directory of this replica is behind
+	current.Accepted = false // the directory of this replica is behind
 	replaced := with(current, func(a *admission.Request) { a.Digest = newDigest() })
 	override := keystate.Override{
 		Ref:      keyRef(current),
@@ -364,7 +364,7 @@ func TestAdmitRotation_CountsTheCurrentKeyOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, asks := range map[string]admission.Request{
-		"the override knows of the rotation":  with(replaced, func(a *admission.Request) { a.Live = true }),
+		"the override knows of the rotation":  with(replaced, func(a *admission.Request) { a.Accepted = true }),
 		"the directory knows of the rotation": with(replaced, func(a *admission.Request) { a.Order.Issued = override.Order.Issued + 1 }),
 		"both know of the rotation":           with(replaced, func(a *admission.Request) { a.Order = override.Order }),
 	} {

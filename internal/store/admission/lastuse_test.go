@@ -104,7 +104,7 @@ func TestAdmit_LastUseOfRejectedRequests(t *testing.T) {
 		_, err := s.AdmitRotation(t.Context(), a, a.Limit)
 		return err
 	}
-	dead := with(merchant(), func(a *admission.Request) { a.Live = false })
+	dead := with(merchant(), func(a *admission.Request) { a.Accepted = false })
 	inactive := with(merchant(), func(a *admission.Request) { a.Inactive = true })
 	forbidden := with(merchant(), func(a *admission.Request) { a.Forbidden = true })
 	for name, test := range map[string]struct {

@@ -41,7 +41,7 @@ func third[A, B any](_ A, _ B, err error) error { return err }
 // asking returns the decision on a digest, asked by a replica that knows an older revision.
 func asking(t storetest.Checker, s *services, asks admission.Request, digest apikey.Digest) bool {
 	t.Helper()
-	asks.Order, asks.Live, asks.Digest = published.Order{}, false, digest
+	asks.Order, asks.Accepted, asks.Digest = published.Order{}, false, digest
 	_, err := s.Admit(t.Context(), asks)
 	if err != nil && !errors.Is(err, admission.ErrKeyRejected) {
 		t.Fatal(err)

@@ -117,7 +117,7 @@ func TestWriteOverride_Ended(t *testing.T) {
 				if asking(t, redis, asks, digest) {
 					t.Error("a replica that knows an older record accepts the key")
 				}
-				asks.Order, asks.Live, asks.Digest = stored.Order, true, digest
+				asks.Order, asks.Accepted, asks.Digest = stored.Order, true, digest
 				if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, admission.ErrKeyRejected) {
 					t.Errorf("a replica that knows the last record: %v", err)
 				}
@@ -129,7 +129,7 @@ func TestWriteOverride_Ended(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := now.Add(30 * time.Second).UnixMilli() // by the clock of the operator
-			asks.Order, asks.Live = published.Order{Issued: at, Revision: at}, true
+			asks.Order, asks.Accepted = published.Order{Issued: at, Revision: at}, true
 			if _, err := redis.Admit(t.Context(), asks); !errors.Is(err, admission.ErrKeyRejected) {
 				t.Errorf("a replica that knows the last record: %v", err)
 			}

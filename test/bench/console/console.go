@@ -129,7 +129,7 @@ func (b *bench) pay(ctx context.Context, kube client.Client) {
 	connection := fixture.Must(redis.Open(redis.Options{URL: b.redis.URL(), Timeout: time.Minute}))
 	defer func() { _ = connection.Close() }()
 	sessions := fixture.Must(store.New(connection, store.Options{}))
-	_, created, err := sessions.CreateSession(ctx, admission.Request{MerchantID: id, KeyID: "till", Live: true, Limit: ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}},
+	_, created, err := sessions.CreateSession(ctx, admission.Request{MerchantID: id, KeyID: "till", Accepted: true, Limit: ratelimit.Policy{RequestsPerSecond: 1, Burst: 1}},
 		store.NewSession{MerchantName: "Coffee", Currency: "EUR", Charge: session.Charge{AmountCents: 1250, OrderRef: "table 7"}, Lifetime: time.Hour})
 	fixture.Check(err)
 	fixture.Must(sessions.Settle(ctx, created.Session.ID, session.Payment{Ref: "card-1001", Outcome: session.Completed, AmountCents: 1250}))

@@ -189,7 +189,7 @@ func (b *bench) cancel(ctx context.Context, one pending) error {
 
 func asking(merchantID string) admission.Request {
 	return admission.Request{
-		MerchantID: merchantID, KeyID: "till", Digest: apikey.NewDigest("key"), Live: true,
+		MerchantID: merchantID, KeyID: "till", Digest: apikey.NewDigest("key"), Accepted: true,
 		Limit: ratelimit.Policy{RequestsPerSecond: fixture.UnlimitedRate, Burst: fixture.UnlimitedRate},
 	}
 }
