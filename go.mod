@@ -32,6 +32,7 @@ require (
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // tools: independent verification of our signatures, in the sample receiver and in tests
 	github.com/tsenart/vegeta/v12 v12.12.0 // tests: load at a constant rate (make bench)
 	github.com/wneessen/go-mail v0.8.1 // receipts: mails and SMTP, with TLS and sign-in
+	github.com/xuri/excelize/v2 v2.11.0 // payments as a workbook of Excel, whose cells have types
 	go.opentelemetry.io/otel v1.44.0 // traces: the interface
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.44.0 // traces: sent by OTLP over HTTP, if an endpoint is set
 	go.opentelemetry.io/otel/sdk v1.44.0 // traces: sampling and batches
@@ -114,10 +115,15 @@ require (
 	github.com/oasdiff/yaml3 v0.0.14 // indirect
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	github.com/richardlehane/mscfb v1.0.7 // indirect
+	github.com/richardlehane/msoleps v1.0.6 // indirect
 	github.com/rs/dnscache v0.0.0-20230804202142-fc85eb664529 // indirect
 	github.com/rs/xid v1.5.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
+	github.com/tiendc/go-deepcopy v1.7.2 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
+	github.com/xuri/efp v0.0.1 // indirect
+	github.com/xuri/nfp v0.0.2-0.20250530014748-2ddeb826f9a9 // indirect
 	github.com/yuin/gopher-lua v1.1.2 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.44.0 // indirect

@@ -263,6 +263,7 @@ var badInput = map[string][]struct{ args, want string }{
 		{"acme --day=tomorrow", `--day is not today, yesterday or a day such as 2026-11-22: "tomorrow"`},
 	}, badSources...),
 	"payments export": append([]struct{ args, want string }{
+		{"acme --file=day.csv", `--file must end with .xlsx: "day.csv"`}, {"acme --file=day.xlsx -o json", "--file makes a workbook"},
 		{"acme --status=paid", `"PAID" is not one of COMPLETED`}, {"acme --output=yaml", `"yaml" is not one of table, csv, json`}, {"acme --day=22.11.2026", "--day is not today"},
 	}, badSources...),
 	"payments show": {

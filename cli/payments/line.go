@@ -65,24 +65,43 @@ func (l line) addTo(sums *payments.Sums) {
 	sums.Add(*l.payment)
 }
 
-func (l line) writeTo(file *payments.CSV) error {
+// linesFile is a file of payments: a CSV or a workbook.
+type linesFile interface {
+	Write(payment payments.Payment) error
+	WriteMovement(moved payments.Movement) error
+}
+
+func (l line) writeTo(file linesFile) error {
 	if l.movement != nil {
 		return file.WriteMovement(*l.movement)
 	}
 	return file.Write(*l.payment)
 }
 
+func money(cents int64, currency string) string {
+	return session.FormatAmount(cents, currency) + " " + currency
+}
+
 func writeLines(to io.Writer, all []line, zone *time.Location) error {
 	table := terminal.NewTable(to)
-	terminal.Row(table, "ENDED", "STATUS", "AMOUNT", "ORDER", "PAYMENT", "SESSION")
+	terminal.Row(table, "ENDED", "STATUS", "AMOUNT", "REFUNDED", "NET", "ORDER", "PAYMENT", "SESSION")
 	for _, l := range all {
 		if moved := l.movement; moved != nil {
-			terminal.Row(table, shopTime(moved.Recorded(), zone), strings.ToUpper(string(moved.Kind)), session.FormatAmount(moved.NetCents(), moved.Currency)+" "+moved.Currency,
+			amount, refunded := terminal.None, terminal.None
+			if moved.Kind == payments.Refunded {
+				refunded = money(moved.AmountCents, moved.Currency)
+			} else {
+				amount = money(moved.AmountCents, moved.Currency)
+			}
+			terminal.Row(table, shopTime(moved.Recorded(), zone), strings.ToUpper(string(moved.Kind)), amount, refunded, money(moved.NetCents(), moved.Currency),
 				printableOrNone(moved.OrderRef), printableOrNone(moved.PaymentRef), moved.SessionID)
 			continue
 		}
-		payment := l.payment
-		terminal.Row(table, shopTime(payment.Ended(), zone), string(payment.Status), payment.Amount()+" "+payment.Currency,
+		payment, net := l.payment, terminal.None
+		if payment.Status == session.Completed {
+			net = money(payment.AmountCents, payment.Currency)
+		}
+		terminal.Row(table, shopTime(payment.Ended(), zone), string(payment.Status), money(payment.AmountCents, payment.Currency), terminal.None, net,
 			printableOrNone(payment.OrderRef), printableOrNone(payment.PaymentRef), payment.SessionID)
 	}
 	return table.Flush()

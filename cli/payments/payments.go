@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,10 +25,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// Formats of -o that only payments have.
+// Formats that only payments have. A workbook is not text, so it goes to a file and not to stdout.
 const (
 	formatCSV   = "csv"
 	formatTable = "table"
+	formatExcel = "xlsx"
 )
 
 // sessionsPath is where the API has the sessions of a merchant.
@@ -44,6 +47,15 @@ type dayFlags struct {
 	day    string
 	status statusFlag
 	out    *terminal.Output
+	file   string // of a workbook; empty: none is made
+}
+
+// format is the one of what is written.
+func (f *dayFlags) format() string {
+	if f.file != "" {
+		return formatExcel
+	}
+	return f.out.Format
 }
 
 func (f *dayFlags) add(cmd *cobra.Command, c *commands, format string) {
@@ -140,16 +152,26 @@ func (c *commands) exportPaymentsCommand() *cobra.Command {
 		Short: "Export the payments and refunds of a day as CSV",
 		Long: "Export the sessions that ended on a day as CSV (RFC 4180, UTF-8, with a header), the newest first. Nothing is printed before all is\n" +
 			"read: the export is whole, or the exit code is 1 and there is none. If the day is not over yet, a warning says so.\n\n" +
-			"An apostrophe stands before what a spreadsheet would take for a formula in text, and before an apostrophe there.\n\n" +
+			"An apostrophe stands before what a spreadsheet would take for a formula in text, and before an apostrophe there.\n" +
+			"For a person's spreadsheet write a workbook with --file: its texts, amounts and times are cells of their kind, in every language.\n\n" +
 			aboutMovements + " The file has the columns and rows of the console's.\n\n" + aboutPayments,
 		Example: "  kubectl merchant payments export acme-coffee -n shops --day yesterday > yesterday.csv\n" +
+			"  kubectl merchant payments export acme-coffee -n shops --day yesterday --file yesterday.xlsx\n" +
 			"  kubectl merchant payments export acme-coffee -n shops --mode Test -o json\n" +
 			"  kubectl merchant payments export --key-env --day yesterday",
 		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: c.access.CompleteMerchants,
 	}
 	flags.add(cmd, c, formatCSV)
+	cmd.Flags().StringVar(&flags.file, "file", "", "write a workbook of Excel to this file, whose name ends with .xlsx; empty: print")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case flags.file == "":
+		case !strings.EqualFold(filepath.Ext(flags.file), "."+formatExcel):
+			return terminal.Usage("For csv and json redirect the output: > FILE", "--file must end with .xlsx: %q", flags.file)
+		case cmd.Flags().Changed("output"):
+			return terminal.Usage("Leave out one of them.", "--file makes a workbook, and -o prints another format")
+		}
 		flags.source.also = v1alpha1.PermissionList
 		a, err := flags.connect(cmd, c, args)
 		if err != nil {
@@ -175,6 +197,7 @@ type dayReport struct {
 	Movements []payments.Movement `json:"movements,omitzero"`
 
 	csv   bytes.Buffer
+	excel *payments.Excel // nil: none is made
 	zone  *time.Location
 	table []line // as many as the table may have
 	lines int    // of the day
@@ -189,13 +212,16 @@ func (c *commands) listDay(ctx context.Context, a *api, flags *dayFlags, limit i
 	if today := payments.DayAt(c.now(), a.zone); day.After(today) {
 		return terminal.Usage("In "+a.zone.String()+" today is "+today.String()+".", "--day %s has not started", day)
 	}
-	report, err := a.readDay(ctx, day, flags.status.text, flags.out.Format, limit)
+	report, err := a.readDay(ctx, day, flags.status.text, flags.format(), limit)
 	incomplete, isIncomplete := errors.AsType[*incompleteError](err)
 	if err != nil && (!isIncomplete || flags.out.Format != formatTable) { // a program must not take it for the whole day
 		return fmt.Errorf("read the payments of %s: %w", day, err)
 	}
 	if !report.Over {
 		fmt.Fprintf(c.ErrOut, "%s is not over in %s: more can follow.\n", day, a.zone)
+	}
+	if flags.file != "" {
+		return errors.Join(report.writeExcel(flags.file), report.writeSums(c.ErrOut))
 	}
 	if flags.out.Format == formatCSV {
 		_, err := report.csv.WriteTo(c.Out)
@@ -212,7 +238,26 @@ func (c *commands) listDay(ctx context.Context, a *api, flags *dayFlags, limit i
 	return nil
 }
 
-// readDay reads a whole day. The report has rows for the format: a CSV, or limit payments; 0: all. With an *incompleteError it has what is
+// writeExcel writes the workbook, whole or not at all.
+func (r *dayReport) writeExcel(name string) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(name), ".payments-*")
+	if err == nil {
+		_, err = r.excel.WriteTo(file)
+		err = errors.Join(err, file.Close(), r.excel.Close())
+		if err == nil {
+			err = os.Rename(file.Name(), name)
+		}
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// readDay reads a whole day. The report has rows for the format: a CSV, a workbook, or limit payments; 0: all. With an *incompleteError it has what is
 // left of the day.
 func (a *api) readDay(ctx context.Context, day payments.Day, status, format string, limit int) (*dayReport, error) {
 	from, to := day.Bounds()
@@ -220,6 +265,11 @@ func (a *api) readDay(ctx context.Context, day payments.Day, status, format stri
 	file, err := payments.NewCSV(&report.csv, a.zone)
 	if err != nil {
 		return nil, err
+	}
+	if format == formatExcel {
+		if report.excel, err = payments.NewExcel(a.zone); err != nil {
+			return nil, err
+		}
 	}
 	if status == "" {
 		report.Movements = []payments.Movement{}
@@ -232,6 +282,8 @@ func (a *api) readDay(ctx context.Context, day payments.Day, status, format stri
 		switch {
 		case format == formatCSV:
 			return l.writeTo(file)
+		case format == formatExcel:
+			return l.writeTo(report.excel)
 		case format == formatTable && (limit == 0 || report.lines <= limit):
 			report.table = append(report.table, l)
 		case format == formatTable:
@@ -274,7 +326,7 @@ func (r *dayReport) writeSums(to io.Writer) error {
 		}
 		amount := func(cents int64) string { return session.FormatAmount(cents, net.Currency) }
 		terminal.Row(table, "NET", net.Amount+" "+net.Currency,
-			"paid "+amount(net.PaidCents)+", refused "+amount(net.RefusedCents)+", refunded "+amount(net.RefundedCents))
+			"gross "+amount(net.PaidCents+net.RefusedCents)+" (paid "+amount(net.PaidCents)+", refused "+amount(net.RefusedCents)+"), refunded "+amount(net.RefundedCents))
 	}
 	return table.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/xuri/excelize/v2"
 
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
@@ -112,6 +114,31 @@ func TestPaymentsExport(t *testing.T) {
 	}
 }
 
+// A workbook is a file of its own, whole or not there.
+func TestPaymentsExport_File(t *testing.T) {
+	f := newFakeLedger(t, endedOn(closing, 10)...)
+	f.moved = []payments.Movement{moved(payments.Refunded, 2500, "EUR", 0)}
+	name := filepath.Join(t.TempDir(), "day.xlsx")
+	if got := run(t, "payments export --key-env --day 2026-11-20 --file "+name).want(t, terminal.ExitDone, "COMPLETED   100.10 EUR   10 sessions"); got.out != "" {
+		t.Errorf("it prints %q", got.out)
+	}
+	book, err := excelize.OpenFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := book.GetRows("payments")
+	if err != nil || len(rows) != 12 || rows[1][5] != "25.00" || rows[2][3] != "0" || rows[2][0] != "2026-11-20 18:00:00" {
+		t.Errorf("%v, %v", rows, err)
+	}
+	f.answers = []http.HandlerFunc{failing(http.StatusForbidden, `{"error":"no"}`)}
+	lost := filepath.Join(t.TempDir(), "lost.xlsx")
+	run(t, "payments export --key-env --day 2026-11-20 --file "+lost).want(t, terminal.ExitError)
+	run(t, "payments export --key-env --day 2026-11-20 --file "+filepath.Join(t.TempDir(), "none", "a.xlsx")).want(t, terminal.ExitError, "no such file or directory")
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(lost), "*")); err != nil || len(left) > 0 {
+		t.Errorf("an export that failed leaves %v, %v", left, err)
+	}
+}
+
 // moved is a movement that was recorded so long before closing.
 func moved(kind payments.Kind, cents int64, currency string, before time.Duration) payments.Movement {
 	movement := payments.Movement{
@@ -131,8 +158,8 @@ func TestPayments_Movements(t *testing.T) {
 		moved(payments.Refunded, 2500, "EUR", 0), moved(payments.Refused, 1250, "JPY", 500*time.Millisecond), moved(payments.Refunded, 1, "EUR", time.Minute),
 	}
 	const day = " --key-env --day 2026-11-20"
-	got := run(t, "payments export"+day).want(t, terminal.ExitDone, "COMPLETED   20.02 EUR   2 sessions", "NET         -4.99 EUR   paid 20.02, refused 0.00, refunded 25.01",
-		"NET         1250 JPY    paid 0, refused 1250, refunded 0")
+	got := run(t, "payments export"+day).want(t, terminal.ExitDone, "COMPLETED   20.02 EUR   2 sessions", "NET         -4.99 EUR   gross 20.02 (paid 20.02, refused 0.00), refunded 25.01",
+		"NET         1250 JPY    gross 1250 (paid 0, refused 1250), refunded 0")
 	rows, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +176,7 @@ func TestPayments_Movements(t *testing.T) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	run(t, "payments list --limit 3"+day).want(t, terminal.ExitDone, "2026-11-20 18:00:00   REFUND      -25.00 EUR   =1      card-9    ps_abcdefgh2345T2xV9bLrYc8WdNe9999",
+	run(t, "payments list --limit 3"+day).want(t, terminal.ExitDone, "2026-11-20 18:00:00   REFUND      <none>      25.00 EUR   -25.00 EUR   =1      card-9    ps_abcdefgh2345T2xV9bLrYc8WdNe9999",
 		"2026-11-20 17:59:59   REFUSED     1250 JPY", "… and 2 more", "NET ")
 	var report dayReport
 	text := run(t, "payments export -o json"+day).want(t, terminal.ExitDone).out
@@ -216,9 +243,9 @@ func TestPaymentsList(t *testing.T) {
 	all[1].Status, all[1].OrderRef, all[1].Currency = "FAILED", "\x1b[2J", "JPY"
 	newFakeLedger(t, all...)
 	got := run(t, "payments list --key-env --day 2026-11-20 --limit 2").want(t, terminal.ExitDone)
-	want := `ENDED                 STATUS      AMOUNT      ORDER   PAYMENT   SESSION
-2026-11-20 18:00:00   COMPLETED   10.01 EUR   0       card-0    ps_abcdefgh2345T2xV9bLrYc8WdNe0000
-2026-11-20 17:59:59   FAILED      1001 JPY    ` + "\ufffd" + `[2J    card-1    ps_abcdefgh2345T2xV9bLrYc8WdNe0001
+	want := `ENDED                 STATUS      AMOUNT      REFUNDED   NET         ORDER   PAYMENT   SESSION
+2026-11-20 18:00:00   COMPLETED   10.01 EUR   <none>     10.01 EUR   0       card-0    ps_abcdefgh2345T2xV9bLrYc8WdNe0000
+2026-11-20 17:59:59   FAILED      1001 JPY    <none>     <none>      ` + "\ufffd" + `[2J    card-1    ps_abcdefgh2345T2xV9bLrYc8WdNe0001
 … and 3 more; --limit 0 lists them
 
 COMPLETED   40.04 EUR   4 sessions

@@ -10,11 +10,11 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// columns of the CSV have the names of the API's fields. endedAtLocal is endedAt on the shop's clock, and key the name of the ApiKey. The sum of net is
-// what came in, less what went back.
+// columns of the CSV have the names of the API's fields. endedAtLocal is endedAt on the shop's clock, and key the name of the ApiKey. The sum of gross
+// is what came in, that of refunded what went back, and that of net the first less the second.
 var columns = []string{
 	"sessionId", "status", "amountCents", "currency", "amount", "taxCents", "tipCents", "orderRef", "paymentRef", "reason",
-	"createdAt", "endedAt", "endedAtLocal", "livemode", "keyId", "key", "kind", "net", "refundRef",
+	"createdAt", "endedAt", "endedAtLocal", "livemode", "keyId", "key", "kind", "net", "refundRef", "gross", "refunded",
 }
 
 // kindPayment is the kind of the line of a session that ended. A movement has its own kind.
@@ -39,26 +39,49 @@ func NewCSV(to io.Writer, zone *time.Location) (*CSV, error) {
 	return c, c.writer.Write(columns)
 }
 
-// Write writes the line of a session that ended.
-func (c *CSV) Write(payment Payment) error {
-	net := int64(0)
-	if payment.Status == session.Completed {
-		net = payment.AmountCents
-	}
-	return c.write(payment, kindPayment, net, "")
+// entry is a line of a file: a session that ended, or a movement.
+type entry struct {
+	Payment
+
+	kind, refundRef string
+	// gross came in and refunded went back, in the currency's minor unit.
+	gross, refunded int64
 }
 
-// WriteMovement writes the line of a movement. It has no status, so that a sum over paid sessions leaves it out.
-func (c *CSV) WriteMovement(moved Movement) error {
-	line := Payment{
+func (e entry) net() int64 { return e.gross - e.refunded }
+
+// live reports whether the money is real.
+func (e entry) live() bool { return e.Livemode == nil || *e.Livemode }
+
+func paymentEntry(payment Payment) entry {
+	e := entry{Payment: payment, kind: kindPayment}
+	if payment.Status == session.Completed {
+		e.gross = payment.AmountCents
+	}
+	return e
+}
+
+// movementEntry has no status, so that a sum over paid sessions leaves it out.
+func movementEntry(moved Movement) entry {
+	e := entry{kind: string(moved.Kind), refundRef: moved.RefundRef, Payment: Payment{
 		SessionID: moved.SessionID, AmountCents: moved.NetCents(), Currency: moved.Currency, OrderRef: moved.OrderRef, PaymentRef: moved.PaymentRef,
 		CreatedAt: moved.CreatedAt, EndedAt: moved.RecordedAt, KeyID: moved.KeyID, Key: moved.Key, Livemode: moved.Livemode,
+	}}
+	if moved.Kind == Refunded {
+		e.refunded = moved.AmountCents
+	} else {
+		e.gross = moved.AmountCents
 	}
-	return c.write(line, string(moved.Kind), moved.NetCents(), moved.RefundRef)
+	return e
 }
 
-func (c *CSV) write(payment Payment, kind string, net int64, refundRef string) error {
-	livemode := payment.Livemode == nil || *payment.Livemode
+// Write writes the line of a session that ended.
+func (c *CSV) Write(payment Payment) error { return c.write(paymentEntry(payment)) }
+
+// WriteMovement writes the line of a movement.
+func (c *CSV) WriteMovement(moved Movement) error { return c.write(movementEntry(moved)) }
+
+func (c *CSV) write(payment entry) error {
 	ended, local := "", ""
 	if at := payment.Ended(); !at.IsZero() {
 		ended, local = at.UTC().Format(utcTime), at.In(c.zone).Format(localTime)
@@ -66,8 +89,9 @@ func (c *CSV) write(payment Payment, kind string, net int64, refundRef string) e
 	return c.writer.Write([]string{
 		payment.SessionID, string(payment.Status), strconv.FormatInt(payment.AmountCents, 10), payment.Currency, payment.Amount(),
 		number(payment.TaxCents), number(payment.TipCents), cell(payment.OrderRef), cell(payment.PaymentRef), cell(payment.Reason),
-		payment.Created().UTC().Format(utcTime), ended, local, strconv.FormatBool(livemode), payment.KeyID, payment.Key,
-		kind, session.FormatAmount(net, payment.Currency), cell(refundRef),
+		payment.Created().UTC().Format(utcTime), ended, local, strconv.FormatBool(payment.live()), payment.KeyID, payment.Key,
+		payment.kind, session.FormatAmount(payment.net(), payment.Currency), cell(payment.refundRef),
+		session.FormatAmount(payment.gross, payment.Currency), session.FormatAmount(payment.refunded, payment.Currency),
 	})
 }
 

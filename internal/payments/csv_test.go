@@ -44,9 +44,9 @@ func TestCSV(t *testing.T) {
 		SessionID: "ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7", Status: session.Failed, AmountCents: 7, Currency: "JPY", Livemode: new(false),
 		CreatedAt: ended.UnixMilli(), EndedAt: ended.Add(time.Hour).UnixMilli(), Reason: "no funds\nleft",
 	}
-	want := "sessionId,status,amountCents,currency,amount,taxCents,tipCents,orderRef,paymentRef,reason,createdAt,endedAt,endedAtLocal,livemode,keyId,key,kind,net,refundRef\r\n" +
-		`ps_abcdefgh2345T2xV9bLrYc8WdNeHq7,COMPLETED,1250,EUR,12.50,110,0,"table 7, ""window""",card-1,,2026-10-25T00:30:04.123Z,2026-10-25T00:30:05.123Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1,payment,12.50,` + "\r\n" +
-		"ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7,FAILED,7,JPY,7,,,,,\"no funds\r\nleft\",2026-10-25T00:30:05.123Z,2026-10-25T01:30:05.123Z,2026-10-25 02:30:05,false,,,payment,0,\r\n"
+	want := "sessionId,status,amountCents,currency,amount,taxCents,tipCents,orderRef,paymentRef,reason,createdAt,endedAt,endedAtLocal,livemode,keyId,key,kind,net,refundRef,gross,refunded\r\n" +
+		`ps_abcdefgh2345T2xV9bLrYc8WdNeHq7,COMPLETED,1250,EUR,12.50,110,0,"table 7, ""window""",card-1,,2026-10-25T00:30:04.123Z,2026-10-25T00:30:05.123Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1,payment,12.50,,12.50,0.00` + "\r\n" +
+		"ps_testabcdefgh2345T2xV9bLrYc8WdNeHq7,FAILED,7,JPY,7,,,,,\"no funds\r\nleft\",2026-10-25T00:30:05.123Z,2026-10-25T01:30:05.123Z,2026-10-25 02:30:05,false,,,payment,0,,0,0\r\n"
 	if diff := cmp.Diff(want, write(t, zone(t, "Europe/Berlin"), paid, failed)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -77,8 +77,8 @@ func TestCSV_Movements(t *testing.T) {
 	}
 	_, got, _ := strings.Cut(text.String(), "\r\n")
 	none := session.ID{}.String()
-	want := none + ",,1250,JPY,1250,,,1001,card-2,,2026-10-24T23:30:05.000Z,2026-10-25T00:30:05.000Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1,refused,1250,\r\n" +
-		none + ",,-5,EUR,-0.05,,,1001,card-1,,2026-10-24T23:30:05.000Z,2026-10-25T00:30:06.000Z,2026-10-25 02:30:06,true,abcdefgh2345,till-1,refund,-0.05,'=back-1\r\n"
+	want := none + ",,1250,JPY,1250,,,1001,card-2,,2026-10-24T23:30:05.000Z,2026-10-25T00:30:05.000Z,2026-10-25 02:30:05,true,abcdefgh2345,till-1,refused,1250,,1250,0\r\n" +
+		none + ",,-5,EUR,-0.05,,,1001,card-1,,2026-10-24T23:30:05.000Z,2026-10-25T00:30:06.000Z,2026-10-25 02:30:06,true,abcdefgh2345,till-1,refund,-0.05,'=back-1,0.00,0.05\r\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

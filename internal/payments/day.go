@@ -50,6 +50,9 @@ func (d Day) Bounds() (from, to time.Time) { return d.start(), d.add(1).start() 
 // After reports whether the day is later than another one of the same shop.
 func (d Day) After(other Day) bool { return d.utc().After(other.utc()) }
 
+// Ago returns the day so many days before.
+func (d Day) Ago(days int) Day { return d.add(-days) }
+
 func (d Day) add(days int) Day {
 	date := d.utc().AddDate(0, 0, days)
 	return Day{date.Year(), date.Month(), date.Day(), d.zone}
