@@ -173,7 +173,7 @@ func TestMerchantPage_FailedAttempts(t *testing.T) {
 	f.grant(user(alice), []string{"get"})
 	browser := f.signedIn(alice)
 	page := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/acme").Text
-	if !strings.Contains(page, "The last 2 failed attempts") || !strings.Contains(page, "webhook.test · 1.2 s") {
+	if !strings.Contains(page, "The last 2 failed attempts") || !strings.Contains(page, "A test event</span> · 1.2 s") {
 		t.Errorf("the page: %s", page)
 	}
 	if newest, oldest := strings.Index(page, "Your server did not answer in time."), strings.Index(page, "Your server answered 503."); newest < 0 || oldest < newest {

@@ -118,10 +118,11 @@ func newRooms(options Options, r *role.Role, g *gate) (all rooms, err error) {
 		webhook: webhook.New(webhook.Options{
 			Outbox: outbox.New(r.Redis), Editor: editor, Issuer: internal, Rights: g.rights, Audit: recorder, Pages: g.pages, Waits: waits,
 		}),
-		payments: payments.New(payments.Options{
-			Store: sessions, Rights: g.rights, Audit: recorder, Pages: g.pages, KeyNames: g.objects.KeyNames, Log: options.Log,
-		}),
 	}
+	all.payments = payments.New(payments.Options{
+		Store: sessions, Rights: g.rights, Audit: recorder, Pages: g.pages, KeyNames: g.objects.KeyNames, Log: options.Log,
+		Attention: func(r *web.Request) (web.Attention, error) { return all.merchants.Attention(r) },
+	})
 	all.merchants = merchants.New(merchants.Options{
 		Objects: g.objects, Rights: g.rights, Keys: all.keys, Allowlist: all.allowlist, Webhook: all.webhook, Payments: all.payments,
 		Pages: g.pages, APIURL: options.APIURL,

@@ -96,6 +96,7 @@ var errorPages = []errorPage{
 	{match: is(authz.ErrReviewBudget), status: http.StatusTooManyRequests, words: "budget"},
 	{match: is(clientaddr.ErrMalformed), status: http.StatusBadRequest, words: "address"},
 	{match: as[*objects.GitManagedError], status: http.StatusConflict, words: "git"},
+	{match: as[*objects.DeniedError], status: http.StatusUnprocessableEntity, words: "policy"},
 	{match: as[*keys.NotIssuedError], status: http.StatusServiceUnavailable, words: "notready"},
 	{match: is(webhook.ErrSecretUnavailable), status: http.StatusServiceUnavailable, words: "nosecret", again: true},
 	{match: both(as[*webhook.SecretNotShownError], is(issuer.ErrRefused)), status: http.StatusServiceUnavailable, words: "hidden"},
@@ -111,6 +112,7 @@ var errorPages = []errorPage{
 	{match: is(payments.ErrNoPayment), status: http.StatusNotFound, words: "nopayment"},
 	{match: is(payments.ErrNoDay), status: http.StatusBadRequest, words: "noday"},
 	{match: is(payments.ErrNotKept), status: http.StatusGone, words: "notkept"},
+	{match: is(payments.ErrTooManyLines), status: http.StatusUnprocessableEntity, words: "excel"},
 	{match: is(payments.ErrTooManyDownloads), status: http.StatusTooManyRequests, words: "downloads"},
 	{match: is(errTooManyPages), status: http.StatusServiceUnavailable, words: "busy"},
 	{match: is(payments.ErrTooManyReads), status: http.StatusServiceUnavailable, words: "busy"},
@@ -148,6 +150,9 @@ func (p *problems) newProblem(err error) problem {
 	var value any = p.origin.String()
 	if git, ok := errors.AsType[*objects.GitManagedError](err); ok {
 		value = git.Error()
+	}
+	if denied, ok := errors.AsType[*objects.DeniedError](err); ok {
+		value = denied.Reason
 	}
 	if half, ok := errors.AsType[*keys.NotIssuedError](err); ok {
 		value = half.Key

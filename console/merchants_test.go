@@ -36,6 +36,10 @@ func TestListMerchants_One(t *testing.T) {
 	f.grant(user(dora), []string{"get"}, "acme")
 	browser, path := f.signedIn(dora), "/merchants/"+f.namespace+"/acme"
 	if page := browser.Get(t, f.URL+"/"); page.Status != http.StatusOK || page.URL.Path != path {
+		t.Errorf("without the right to see payments: %d %s", page.Status, page.URL)
+	}
+	f.grant(user(dora), []string{"viewpayments"}, "acme")
+	if page := browser.Get(t, f.URL+"/"); page.Status != http.StatusOK || page.URL.Path != path+"/payments" {
 		t.Errorf("%d %s", page.Status, page.URL)
 	}
 	for _, list := range []string{"/?all=yes", "/?q=" + f.namespace} {

@@ -47,7 +47,7 @@ func (f *fakePayments) ReadEnded(_ context.Context, account store.Account, query
 		recorded := ended.Entry.RecordedAt()
 		switch {
 		case query.Before != feed.EntryID{} && ended.Entry.Millis*1e6+ended.Entry.Seq >= query.Before.Millis*1e6+query.Before.Seq,
-			!query.To.IsZero() && !recorded.Before(query.To), recorded.Before(query.From), query.Status != "" && ended.Status != query.Status:
+			!query.To.IsZero() && !recorded.Before(query.To), recorded.Before(query.From), !inQuery(query, &ended):
 			continue
 		case len(page.Sessions) == query.Limit:
 			page.Next = page.Sessions[len(page.Sessions)-1].Entry
@@ -56,6 +56,24 @@ func (f *fakePayments) ReadEnded(_ context.Context, account store.Account, query
 		page.Sessions = append(page.Sessions, ended)
 	}
 	return page, nil
+}
+
+// inQuery reports whether a query lists an entry.
+func inQuery(query store.EndedQuery, entry *store.EndedSession) bool {
+	if entry.Refused != nil || entry.Refund != nil {
+		return query.Money
+	}
+	return query.Status == "" || entry.Status == query.Status
+}
+
+// ReadPaid finds the payment of a receipt.
+func (f *fakePayments) ReadPaid(_ context.Context, account store.Account, reference session.Reference, _ time.Time) (found []store.EndedSession, since time.Time, err error) {
+	for _, entry := range f.all[account] {
+		if other, _ := entry.Session.Reference(); other == reference {
+			found = append(found, entry)
+		}
+	}
+	return found, since, nil
 }
 
 // OverdueRequests finds only what a Store has.
@@ -91,45 +109,87 @@ func ended(m *v1alpha1.Merchant, n int, status session.Status, cents int64, at t
 
 func live(m *v1alpha1.Merchant) store.Account { return store.Account{MerchantID: published.ID(m.UID)} }
 
-// shownDays are the totals of a page, as text.
-func shownDays(page string) []string {
-	var days []string
-	for _, day := range regexp.MustCompile(`(?s)<section class="panel day".*?</section>`).FindAllString(page, -1) {
-		days = append(days, strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(day, " ")), " "))
-	}
-	return days
+// shownText is what a part of a page says, from a text in it to another one.
+func shownText(page, from, to string) string {
+	_, part, _ := strings.Cut(page, from)
+	part, _, _ = strings.Cut(part, to)
+	part = regexp.MustCompile(`<[^>]*>`).ReplaceAllString(part, " ")
+	return strings.Join(strings.Fields(strings.ReplaceAll(part, "\u00a0", " ")), " ")
 }
 
-// A day is the shop's, and counts what was paid only.
+// shownToday is what a page says of today, without the pictures.
+func shownToday(page string) string {
+	return shownText(page, `<h2 id="today-title">`, `<div class="charts">`)
+}
+
+// shownRows are the rows of the table of a picture, day or hour, that are not zero.
+func shownRows(page, picture string) []string {
+	var rows []string
+	table := page[strings.Index(page, `<div class="charts">`):]
+	heading := map[string]string{"day": "Day", "hour": "From"}[picture]
+	_, table, _ = strings.Cut(table, `<th scope="col">`+heading+`</th>`)
+	table, _, _ = strings.Cut(table, "</table>")
+	for row := range strings.SplitSeq(table, "<tr>") {
+		if text := shownText(row+"</tr>", `<th scope="row">`, "</tr>"); text != "" && !strings.HasSuffix(text, "€0.00 €0.00 €0.00") {
+			rows = append(rows, text)
+		}
+	}
+	return rows
+}
+
+// refused is a payment of a session that did not take it, and refunded is money that went back; the newer the smaller n.
+func refused(m *v1alpha1.Merchant, n int, cents int64, at time.Time) store.EndedSession {
+	entry := ended(m, n, session.Completed, 99_999, at)
+	entry.Refused = &session.Payment{Ref: "refused-" + strconv.Itoa(n), AmountCents: cents, Currency: "EUR"}
+	return entry
+}
+
+func refunded(m *v1alpha1.Merchant, n int, cents int64, at time.Time) store.EndedSession {
+	entry := ended(m, n, session.Completed, 99_999, at)
+	entry.Refund = &feed.Refund{Refund: session.Refund{Ref: "back-" + strconv.Itoa(n), PaymentRef: "card", AmountCents: cents, At: at}, Currency: "EUR"}
+	return entry
+}
+
+// A day is the shop's. It has what was paid, what arrived and is to be sent back, and what went back; the net of them adds up.
 func TestListPayments_Totals(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	m := f.merchant("acme", berlin)
+	m := f.merchant("acme", berlin, euros)
 	f.advance(time.Until(time.Date(2030, 11, 23, 12, 0, 0, 0, time.UTC)))
 	at := func(day, hour, minute int) time.Time { return time.Date(2030, 11, day, hour, minute, 0, 0, time.UTC) }
-	francs := ended(m, 6, session.Completed, 700, at(22, 12, 0))
+	francs := ended(m, 4, session.Completed, 700, at(22, 23, 30))
 	francs.Currency = "CHF"
 	f.payments.Store = &fakePayments{all: map[store.Account][]store.EndedSession{
 		live(m): {
-			ended(m, 1, session.Completed, 1250, at(23, 11, 0)), ended(m, 2, session.Expired, 99_999, at(23, 10, 0)),
-			ended(m, 3, session.Completed, 1, at(22, 23, 0)), // midnight in Berlin
-			ended(m, 4, session.Completed, 500, at(22, 22, 59)), ended(m, 5, session.Failed, 99_999, at(22, 13, 0)), francs,
-			ended(m, 7, session.Completed, 99_999, at(21, 22, 59)),
+			ended(m, 1, session.Completed, 1250, at(23, 11, 0)), refunded(m, 2, 500, at(23, 10, 59)), ended(m, 2, session.Expired, 99_999, at(23, 10, 0)),
+			refused(m, 3, 300, at(23, 9, 0)), francs, ended(m, 5, session.Completed, 1, at(22, 23, 0)), // midnight in Berlin
+			ended(m, 6, session.Completed, 500, at(22, 22, 59)), ended(m, 7, session.Failed, 99_999, at(22, 13, 0)), refunded(m, 8, 2000, at(20, 13, 0)),
+			ended(m, 9, session.Completed, 77, at(9, 23, 0)), ended(m, 10, session.Completed, 99_999, at(9, 22, 59)), // 14 days
 		},
-		{MerchantID: published.ID(m.UID), TestMode: true}: {ended(m, 8, session.Completed, 77, at(23, 11, 0))},
+		{MerchantID: published.ID(m.UID), TestMode: true}: {ended(m, 11, session.Completed, 77, at(23, 11, 0))},
 	}}
 	f.grant(user(alice), []string{"get", "viewpayments"})
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments"
-	for mode, want := range map[string][]string{
-		"":           {"Today Sat 23 Nov €12.51 2 payments · CSV", "Yesterday Fri 22 Nov CHF 7.00 and €5.00 2 payments · CSV"},
-		"?mode=test": {"Today Sat 23 Nov €0.77 1 payment · CSV", "Yesterday Fri 22 Nov Nothing paid CSV"},
+	for mode, want := range map[string]struct {
+		today       string
+		days, hours []string
+	}{
+		"": {
+			"Today Sat 23 Nov Paid €12.51 2 payments Arrived, not taken €3.00 Given back €5.00 Net €10.51 Paid CHF 7.00 1 payment Given back CHF 0.00 Net CHF 7.00",
+			[]string{"Sun 10 Nov €0.77 €0.00 €0.77", "Wed 20 Nov €0.00 €20.00 −€20.00", "Fri 22 Nov €5.00 €0.00 €5.00", "Sat 23 Nov €15.51 €5.00 €10.51"},
+			[]string{"00:00 €0.01 €0.00 €0.01", "10:00 €3.00 €0.00 €3.00", "11:00 €0.00 €5.00 −€5.00", "12:00 €12.50 €0.00 €12.50"},
+		},
+		"?mode=test": {"Today Sat 23 Nov Paid €0.77 1 payment Given back €0.00 Net €0.77", []string{"Sat 23 Nov €0.77 €0.00 €0.77"}, []string{"12:00 €0.77 €0.00 €0.77"}},
 	} {
-		page := browser.Get(t, path+mode)
-		if diff := cmp.Diff(want, shownDays(strings.ReplaceAll(page.Text, "\u00a0", " "))); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", mode, diff)
-		}
-		if test := mode != ""; strings.Contains(page.Text, "order-8") != test || strings.Contains(page.Text, "order-1") == test {
-			t.Errorf("%q shows payments of the other mode: %s", mode, page.Text)
+		for _, when := range []string{"counted", "kept"} {
+			page := browser.Get(t, path+mode)
+			got := []any{shownToday(page.Text), shownRows(page.Text, "day"), shownRows(page.Text, "hour")}
+			if diff := cmp.Diff([]any{want.today, want.days, want.hours}, got); diff != "" {
+				t.Errorf("%q, %s (-want +got):\n%s", mode, when, diff)
+			}
+			if test := mode != ""; strings.Contains(page.Text, "order-11") != test || strings.Contains(page.Text, "order-5") == test {
+				t.Errorf("%q shows payments of the other mode: %s", mode, page.Text)
+			}
 		}
 	}
 	if page := browser.Get(t, path); !strings.Contains(page.Text, `data-shop>23 Nov, 00:00</time>`) || !strings.Contains(page.Text, "Europe/Berlin") {
@@ -137,76 +197,162 @@ func TestListPayments_Totals(t *testing.T) {
 	}
 }
 
-// Above its bound a total says so.
-func TestListPayments_MoreThan(t *testing.T) {
+// A row of the list is what it is: refunded, to be refunded, money that went back.
+func TestListPayments_Rows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	m := f.merchant("acme")
+	m, now := f.merchant("acme", euros), f.clock()
+	f.payments.Store = &fakePayments{all: map[store.Account][]store.EndedSession{live(m): {
+		refunded(m, 1, 500, now), refused(m, 2, 300, now), ended(m, 3, session.Completed, 1250, now), ended(m, 4, session.Expired, 480, now),
+	}}}
 	f.grant(user(alice), []string{"get", "viewpayments"})
-	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments"
-	const most = 5000
-	for n, want := range map[int]string{
-		most: "€50.00 5,000 payments · CSV", most + 1: "more than €50.00 more than 5,000 payments · CSV Only the newest are counted here. The CSV has all.",
-	} {
-		reader, now := &fakePayments{all: map[store.Account][]store.EndedSession{}}, f.clock()
-		for i := range n {
-			reader.all[live(m)] = append(reader.all[live(m)], ended(m, i, session.Completed, 1, now))
-		}
-		f.payments.Store = reader
-		if days := shownDays(browser.Get(t, path).Text); len(days) != 2 || !strings.HasSuffix(days[0], want) {
-			t.Errorf("with %d payments: %q, want %q", n, days, want)
-		}
+	page := f.signedIn(alice).Get(t, f.URL+"/merchants/"+f.namespace+"/acme/payments")
+	table := page.Text[strings.Index(page.Text, `<table class="money payments">`):]
+	var rows []string
+	for _, row := range strings.Split(table, "<tr")[2:] {
+		rows = append(rows, regexp.MustCompile(` \d+ \w+, \d\d:\d\d`).ReplaceAllString(shownText("<tr"+row, "<tr", "</tr>"), ""))
 	}
-	f.advance(15 * time.Minute) // yesterday is read again
-	noon := f.clock().Truncate(24 * time.Hour).Add(-12 * time.Hour)
-	f.payments.Store = &fakePayments{kept: noon}
-	if days := shownDays(browser.Get(t, path).Text); strings.Contains(days[0], "kept") || !strings.Contains(days[1], "Payments are kept since "+noon.Format("2 Jan")+", 12:00 .") {
-		t.Errorf("yesterday is not kept whole: %q", days)
+	want := []string{
+		`class="back"> order order-1 Given back −€5.00 €5.00 −€5.00`, `> order order-2 Not taken €3.00 €3.00`, `> order order-3 Paid €12.50 €12.50`, `class="unpaid"> order order-4 Not paid in time €4.80`,
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Yesterday is added up once, by merchant and mode; today with each page. Just after midnight a day may still change.
-func TestListPayments_ClosedDays(t *testing.T) {
+// A page reads a bounded part of a busy shop's days, says how far it came, and the next page goes on from there. What was counted is not read again.
+func TestListPayments_CountsOn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	acme, globex := f.merchant("acme"), f.merchant("globex")
+	m, now := f.merchant("acme", euros), f.clock()
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments"
+	const read, of = 1000, 20 // entries of a read, reads of a page
+	reader := &fakePayments{all: map[store.Account][]store.EndedSession{}}
+	for i := range 2*read*of - 500 {
+		reader.all[live(m)] = append(reader.all[live(m)], ended(m, i, session.Completed, 1, now.Add(-time.Duration(i)*15*time.Second))) // for ten days
+	}
+	f.payments.Store = reader
+	for i, want := range []struct {
+		reads   int64
+		partial bool
+	}{{of, true}, {of, true}, {2, false}, {1, false}} {
+		if i == 1 {
+			f.advance(time.Minute)
+		}
+		before := reader.reads.Load()
+		page := browser.Get(t, path).Text
+		if got := reader.reads.Load() - before - 1; got > want.reads { // one is the list's
+			t.Errorf("page %d reads %d times, want at most %d", i+1, got, want.reads)
+		}
+		if got := strings.Contains(page, "Counted since"); got != want.partial {
+			t.Errorf("page %d says that more is to be counted: %v", i+1, got)
+		}
+	}
+}
+
+// What a Redis whose clock is behind records late is counted, and a day begins at midnight. Counts are made anew after an hour.
+func TestListPayments_Kept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	acme, globex := f.merchant("acme", euros), f.merchant("globex", euros)
 	f.grant(user(alice), []string{"get", "viewpayments"})
 	midnight := f.clock().Truncate(24 * time.Hour).Add(24 * time.Hour)
 	f.advance(midnight.Add(time.Minute).Sub(f.clock()))
-	before := midnight.Add(-time.Hour)
+	before := midnight.Add(-time.Minute)
 	reader := &fakePayments{all: map[store.Account][]store.EndedSession{
-		live(acme):   {ended(acme, 1, session.Completed, 100, before)},
-		live(globex): {ended(globex, 2, session.Completed, 200, before)},
-		{MerchantID: published.ID(acme.UID), TestMode: true}: {ended(acme, 3, session.Completed, 300, before)},
+		live(acme):   {ended(acme, 10, session.Completed, 100, before)},
+		live(globex): {ended(globex, 11, session.Completed, 200, before)},
 	}}
 	f.payments.Store = reader
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace
 	want := func(when, page, today, yesterday string) {
 		t.Helper()
-		days := shownDays(browser.Get(t, path+page).Text)
-		if len(days) != 2 || !strings.Contains(days[0], today) || !strings.HasPrefix(days[1], "Yesterday") || !strings.Contains(days[1], yesterday) {
-			t.Errorf("%s: %q, want %s and %s", when, days, today, yesterday)
+		text := browser.Get(t, path+page).Text
+		rows := strings.Join(shownRows(text, "day"), "\n")
+		if !strings.Contains(shownToday(text), "Paid "+today) || !strings.Contains(rows, before.UTC().Format("Mon 2 Jan")+" "+yesterday) {
+			t.Errorf("%s: %s, %q; want %s and %s", when, shownToday(text), rows, today, yesterday)
 		}
 	}
+	n := 10
 	sell := func(cents int64, at time.Time) {
-		reader.all[live(acme)] = append([]store.EndedSession{ended(acme, 0, session.Completed, cents, at)}, reader.all[live(acme)]...)
+		n--
+		all := append([]store.EndedSession{ended(acme, n, session.Completed, cents, at)}, reader.all[live(acme)]...)
+		slices.SortStableFunc(all, func(a, b store.EndedSession) int { return b.Entry.RecordedAt().Compare(a.Entry.RecordedAt()) })
+		reader.all[live(acme)] = all
 	}
-	want("a minute after midnight", "/acme/payments", "Nothing paid", "€1.00")
+	want("a minute after midnight", "/acme/payments", "€0.00", "€1.00")
 	sell(10, before) // by a Redis whose clock is behind
-	want("after a late sale", "/acme/payments", "Nothing paid", "€1.10")
-
+	want("after a late sale", "/acme/payments", "€0.00", "€1.10")
 	f.advance(5 * time.Minute)
 	sell(50, f.clock())
-	want("closed", "/acme/payments", "€0.50", "€1.10")
-	sell(1000, before)
+	want("settled", "/acme/payments", "€0.50", "€1.10")
+	sell(1000, before) // too late for a clock that is right
 	sell(25, f.clock())
 	want("kept", "/acme/payments", "€0.75", "€1.10")
-	want("another merchant", "/globex/payments", "Nothing paid", "€2.00")
-	want("test mode", "/acme/payments?mode=test", "Nothing paid", "€3.00")
-	f.advance(10 * time.Minute)
-	want("kept too long", "/acme/payments", "€0.75", "€11.10")
-	f.advance(24 * time.Hour)
-	want("the next day", "/acme/payments", "Nothing paid", "€0.75")
+	want("another merchant", "/globex/payments", "€0.00", "€2.00")
+	f.advance(time.Hour)
+	want("counted anew", "/acme/payments", "€0.75", "€11.10")
+}
+
+// Days that are not kept whole are not drawn, and the page says since when all is kept.
+func TestListPayments_NotKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m, now := f.merchant("acme", euros), f.clock()
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	kept := now.Truncate(24 * time.Hour).Add(-36 * time.Hour)
+	f.payments.Store = &fakePayments{kept: kept, all: map[store.Account][]store.EndedSession{live(m): {ended(m, 1, session.Completed, 100, now)}}}
+	page := f.signedIn(alice).Get(t, f.URL+"/merchants/"+f.namespace+"/acme/payments").Text
+	if text := shownText(page, `<div class="charts">`, `<section id="list"`); !strings.Contains(text, "Last 2 days") || !strings.Contains(text, "Payments are kept since "+kept.Format("2 Jan")+", 12:00 .") {
+		t.Errorf("the pictures say %s", text)
+	}
+}
+
+// One field finds orders, references and amounts, and says how far back it has searched.
+func TestListPayments_Search(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m, now := f.merchant("acme", euros), f.clock()
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments"
+	reader := &fakePayments{Store: f.store, all: map[store.Account][]store.EndedSession{}}
+	const most = 10_000 // entries that one page searches
+	for i := range most + 10 {
+		entry := ended(m, i, session.Completed, 100, now.Add(-time.Duration(i)*time.Second))
+		entry.PaymentRef = "card-" + strconv.Itoa(i)
+		reader.all[live(m)] = append(reader.all[live(m)], entry)
+	}
+	all := reader.all[live(m)]
+	all[7].Charge.AmountCents, all[most+5].Charge.AmountCents = 1250, 1250
+	reference, _ := all[9].Reference()
+	all[3] = refunded(m, 3, 1250, all[3].Entry.RecordedAt())
+	f.payments.Store = reader
+	for text, want := range map[string][]string{
+		"order-7": {"order-7"}, "card-7": {"order-7"}, "back-3": {"order-3"}, "12.50": {"order-3", "order-7"}, "12,50 €": {"order-3", "order-7"}, "EUR 12.5": {"order-3", "order-7"},
+		reference.String(): {"order-9"}, strings.ToLower(reference.String()): {"order-9"}, "12": {}, "order-": {}, "0.99": {},
+	} {
+		page := browser.Get(t, path+"?q="+url.QueryEscape(text)).Text
+		got := []string{}
+		for _, found := range regexp.MustCompile(`>order (order-[0-9]+)<`).FindAllStringSubmatch(page, -1) {
+			got = append(got, found[1])
+		}
+		if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(page, "were searched.") || strings.Contains(page, `class="charts"`) {
+			t.Errorf("%q (-want +got):\n%s\n%s", text, diff, shownText(page, "<main", "</main>"))
+		}
+	}
+	page := browser.Get(t, path+"?q=12.50").Text
+	older := regexp.MustCompile(`href="([^"]*)" rel="next">Search older payments`).FindStringSubmatch(page)
+	if older == nil {
+		t.Fatalf("there is no older part: %s", page)
+	}
+	page = browser.Get(t, f.URL+strings.ReplaceAll(older[1], "&amp;", "&")).Text
+	if !strings.Contains(page, "order "+all[most+5].Charge.OrderRef) || strings.Contains(page, "were searched.") {
+		t.Errorf("the older part shows %s", shownText(page, "<main", "</main>"))
+	}
+	if page := browser.Get(t, path+"?q="+all[7].ID.String()); !strings.HasSuffix(page.URL.Path, "/payments/"+all[7].ID.String()) {
+		t.Errorf("the id of a session leads to %s", page.URL)
+	}
 }
 
 // The pages have each payment once.
@@ -230,7 +376,7 @@ func TestListPayments_Pages(t *testing.T) {
 		for _, found := range regexp.MustCompile(`order order-([0-9]+)`).FindAllStringSubmatch(page, -1) {
 			shown = append(shown, found[1])
 		}
-		if first := pages == 1; first != (len(shownDays(page)) == 2) || first == strings.Contains(page, ">Newest<") {
+		if first := pages == 1; first != (shownToday(page) != "") || first == strings.Contains(page, ">Newest<") {
 			t.Errorf("page %d: %s", pages, page)
 		}
 		next = ""
@@ -259,10 +405,10 @@ func TestListPayments_Words(t *testing.T) {
 	f.charge(m, "key", session.Charge{AmountCents: 1250, OrderRef: `<script>"1"</script>`})
 	f.payments.Store = f.store
 	for order, want := range map[string]string{
-		`<script>"1"</script>`: "order &lt;script&gt;", ` <script>"1"</script>`: "€12.50", "many": "This order has more payments.", "none <b>": "No payment of order “none &lt;b&gt;” was found",
+		`<script>"1"</script>`: "order &lt;script&gt;", ` <script>"1"</script>`: "€12.50", "many": "This order has more payments.", "none <b>": "Nothing was found for “none &lt;b&gt;”",
 	} {
 		page := browser.Get(t, path+"?order="+url.QueryEscape(order))
-		if !strings.Contains(page.Text, want) || strings.Contains(page.Text, "<script>\"") || len(shownDays(page.Text)) > 0 {
+		if !strings.Contains(page.Text, want) || strings.Contains(page.Text, "<script>\"") || shownToday(page.Text) != "" {
 			t.Errorf("order %q: no %q in %s", order, want, page.Text)
 		}
 	}
@@ -284,7 +430,7 @@ func TestPayments_WithoutTheRight(t *testing.T) {
 	f.grant(user(alice), []string{"get", "issuekeys", "rotatekeys", "editallowlist", "editwebhook"})
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme"
 	missing := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/umbrel/payments")
-	for _, page := range []string{"/payments", "/payments.csv", "/payments/ps_abcdefgh2345T2xV9bLrYc8WdNeHq7", "/payments?order=1"} {
+	for _, page := range []string{"/payments", "/payments.csv", "/payments.xlsx", "/payments/ps_abcdefgh2345T2xV9bLrYc8WdNeHq7", "/payments?order=1"} {
 		if got := browser.Get(t, path+page); got.Status != http.StatusNotFound || got.Text != missing.Text {
 			t.Errorf("%s: %d %s", page, got.Status, got.Text)
 		}

@@ -37,6 +37,7 @@ func (c *rooms) addRoutes(r *routes) {
 	r.onMerchantInTurn("GET", "/payments", rights.ViewPayments, c.payments.List)
 	r.onMerchantInTurn("GET", "/payments/{payment}", rights.ViewPayments, c.payments.Show)
 	r.onMerchant("GET", "/payments.csv", rights.ViewPayments, c.payments.Export)
+	r.onMerchant("GET", "/payments.xlsx", rights.ViewPayments, c.payments.Excel)
 	r.onMerchant("GET", "/payments/{payment}/refund", rights.RefundPayments, c.payments.ShowRefund)
 	r.onMerchant("POST", "/payments/{payment}/refund", rights.RefundPayments, c.payments.Refund)
 	r.onMerchant("GET", "/new-key", rights.IssueKeys, c.keys.ShowNew)

@@ -41,7 +41,7 @@ func TestRoutes_Rights(t *testing.T) {
 	t.Parallel()
 	needs := map[string][]string{ // by verb
 		"get":            {"GET "},
-		"viewpayments":   {"GET /payments", "GET /payments/P", "GET /payments.csv"},
+		"viewpayments":   {"GET /payments", "GET /payments/P", "GET /payments.csv", "GET /payments.xlsx"},
 		"refundpayments": {"GET /payments/P/refund", "POST /payments/P/refund"},
 		"issuekeys":      {"GET /new-key", "POST /new-key", "GET /keys/K/disable", "POST /keys/K/disable", "GET /keys/K/enable", "POST /keys/K/enable", "GET /keys/K/delete", "POST /keys/K/delete"},
 		"rotatekeys":     {"GET /keys/K/rotate", "POST /keys/K/rotate"},

@@ -26,7 +26,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer r.Close()
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler()))
-	c, err := newConsole(options, r)
+	c, err := newConsole(options, r) //nolint:contextcheck // each request has its own
 	if err != nil {
 		return err
 	}

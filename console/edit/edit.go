@@ -55,11 +55,12 @@ func (e *Editor) Change(ctx context.Context, r *web.Request, form *Form, action 
 	}
 	changed, err := e.patch(ctx, r.Merchant, change)
 	e.Audit.Record(ctx, audit.Entry{Viewer: r.Viewer, Action: action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: changed.Generation, Err: err})
+	reason, refused := objects.RefusedReason(e.Words, err)
 	switch {
+	case refused:
+		return refuse(reason)
 	case apierrors.IsConflict(err):
 		return refuse(e.Words.Text("form.changed"))
-	case apierrors.IsInvalid(err):
-		return refuse(objects.InvalidReason(e.Words, err))
 	case err != nil:
 		return false, objects.Error(action+" of a Merchant", err)
 	}

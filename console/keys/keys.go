@@ -9,8 +9,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
+	"golang.org/x/text/unicode/norm"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -94,7 +97,12 @@ func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
 		return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-new", form)
 	}
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
-		return refuse(h.Pages.Words.Text("issue.error.name"))
+		offer := keyName(form.Name)
+		if offer == "" {
+			return refuse(h.Pages.Words.Text("issue.error.name"))
+		}
+		form.Name = offer
+		return refuse(h.Pages.Words.Text("issue.error.offer", offer))
 	}
 	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
 		return refuse(h.Pages.Words.Text("issue.error.mode"))
@@ -118,11 +126,12 @@ func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
 	if !form.All {
 		key.Spec.Permissions = v1alpha1.TillPermissions()
 	}
-	switch err := h.Objects.Create(r.Context(), key, client.FieldOwner(objects.FieldOwner)); {
+	err = h.Objects.Create(r.Context(), key, client.FieldOwner(objects.FieldOwner))
+	switch reason, refused := objects.RefusedReason(h.Pages.Words, err); {
+	case refused:
+		return refuse(reason)
 	case apierrors.IsAlreadyExists(err):
 		return refuse(h.Pages.Words.Text("issue.error.taken"))
-	case apierrors.IsInvalid(err):
-		return refuse(objects.InvalidReason(h.Pages.Words, err))
 	case err != nil:
 		return objects.Error("create an ApiKey", err)
 	}
@@ -132,6 +141,25 @@ func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
 		return &NotIssuedError{key.Name, key.Namespace, err}
 	}
 	return h.showKey(w, r, keyPage{Key: key.Name, FullKey: issued.FullKey, First: true})
+}
+
+// umlauts are letters that people write in two, and others do not read without their dots.
+var umlauts = strings.NewReplacer("ä", "ae", "ö", "oe", "ü", "ue", "ß", "ss")
+
+// keyName makes a name of a key of what a person calls the till: "Till 2 (bar)" is till-2-bar; empty: nothing of it may be in a name.
+func keyName(text string) string {
+	const longest = 63
+	letters := func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
+			return r
+		case unicode.Is(unicode.Mn, r): // the accent of a letter
+			return -1
+		}
+		return ' '
+	}
+	name := strings.Join(strings.Fields(strings.Map(letters, norm.NFD.String(umlauts.Replace(strings.ToLower(norm.NFC.String(text)))))), "-")
+	return strings.TrimRight(name[:min(len(name), longest)], "-")
 }
 
 // firstGeneration is the one that the operator publishes an ApiKey with: nobody has its key.
@@ -260,7 +288,10 @@ func (h *Handler) setKeyState(ctx context.Context, key *v1alpha1.ApiKey, state v
 }
 
 // replaced reports whether a write was refused because the object has another UID.
-func replaced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
+func replaced(err error) bool {
+	_, denied := errors.AsType[*objects.DeniedError](objects.Error("", err))
+	return !denied && (apierrors.IsConflict(err) || apierrors.IsInvalid(err))
+}
 
 // changeKey makes a change, waits until it is in force, and leads back to the keys. They say whether it is.
 func (h *Handler) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, action, want string, change func(context.Context) error) error {

@@ -6,10 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -68,5 +70,17 @@ func TestFirstKey_WaitsUntilPublished(t *testing.T) {
 	issued, err := New(Options{Issuer: newIssuer(t, server.URL)}).firstKey(ctx, key, login.Person{})
 	if err != nil || issued.FullKey == "" || asked.Load() != 4 {
 		t.Errorf("%+v, %v, after %d requests", issued, err, asked.Load())
+	}
+}
+
+// What people call a till leads to a name that a key may have.
+func TestKeyName(t *testing.T) {
+	for text, want := range map[string]string{
+		"Till 2 (bar)": "till-2-bar", "Kasse außen": "kasse-aussen", " Théâtre_1 ": "theatre-1", "Küche\u0308": "kueche", "--A--": "a", "収銀機": "", "": "",
+		strings.Repeat("ab ", 40): strings.Repeat("ab-", 21)[:62],
+	} {
+		if got := keyName(text); got != want || got != "" && len(validation.IsDNS1123Label(got)) > 0 {
+			t.Errorf("%q leads to %q, want %q", text, got, want)
+		}
 	}
 }

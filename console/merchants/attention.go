@@ -11,18 +11,9 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
-// attention is something that a person should fix.
-type attention struct {
-	Text template.HTML
-	// Action is what fixes it, and Link where that is; empty: the viewer may not, or nothing here does.
-	Action, Link string
-	// Post: the action is a form without fields.
-	Post bool
-}
-
 // attention returns what a shop owner should look at first, the most urgent first.
-func (p *merchantPage) attention(w web.Words) (all []attention, err error) {
-	for _, find := range []func(web.Words) ([]attention, error){p.merchantAttention, p.keyAttention, p.allowlistAttention, p.webhookAttention, p.refundAttention} {
+func (p *merchantPage) attention(w web.Words) (all web.Attention, err error) {
+	for _, find := range []func(web.Words) (web.Attention, error){p.merchantAttention, p.keyAttention, p.allowlistAttention, p.webhookAttention, p.refundAttention} {
 		found, err := find(w)
 		if err != nil {
 			return nil, err
@@ -33,14 +24,14 @@ func (p *merchantPage) attention(w web.Words) (all []attention, err error) {
 }
 
 // offer adds the action to a text if the viewer may do it.
-func (p *merchantPage) offer(text template.HTML, may bool, action, path string) attention {
+func (p *merchantPage) offer(text template.HTML, may bool, action, path string) web.Notice {
 	if !may {
-		return attention{Text: text}
+		return web.Notice{Text: text}
 	}
-	return attention{Text: text, Action: action, Link: p.Base + path}
+	return web.Notice{Text: text, Action: action, Link: p.Base + path}
 }
 
-func (p *merchantPage) merchantAttention(w web.Words) ([]attention, error) {
+func (p *merchantPage) merchantAttention(w web.Words) (web.Attention, error) {
 	key, in := "attention.active", p.Acceptance.MerchantForce(p.Merchant)
 	switch {
 	case !p.Merchant.DeletionTimestamp.IsZero():
@@ -55,10 +46,10 @@ func (p *merchantPage) merchantAttention(w web.Words) ([]attention, error) {
 	if in != issuer.InForce {
 		key += "." + string(in)
 	}
-	return []attention{{Text: w.HTML(key)}}, nil
+	return web.Attention{{Text: w.HTML(key)}}, nil
 }
 
-func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
+func (p *merchantPage) keyAttention(w web.Words) (all web.Attention, err error) {
 	for _, key := range p.Keys {
 		ends := key.Spec.ExpiresAt
 		if key.Overlap != nil && key.OldKeyUse.Used {
@@ -70,7 +61,7 @@ func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
 		}
 		switch {
 		case key.Force == issuer.NotInForce && key.Wants != keys.WantsActive:
-			all = append(all, attention{Text: w.HTML("attention.key.waits", key.Name)})
+			all = append(all, web.Notice{Text: w.HTML("attention.key.waits", key.Name)})
 		case key.Lost:
 			all = append(all, p.offer(w.HTML("attention.key.lost", key.Name), p.Rights.RotateKeys, w.Text("attention.key.lost.action"), "/keys/"+key.Name+"/rotate"))
 		case key.Overlap != nil && key.OldKeyUse.Used:
@@ -85,7 +76,7 @@ func (p *merchantPage) keyAttention(w web.Words) (all []attention, err error) {
 // blockedFor is how long a blocked address is worth a look.
 const blockedFor = 24 * time.Hour
 
-func (p *merchantPage) allowlistAttention(w web.Words) ([]attention, error) {
+func (p *merchantPage) allowlistAttention(w web.Words) (web.Attention, error) {
 	var blocks []v1alpha1.RefusedBlock
 	if p.Merchant.Status.Allowlist != nil {
 		for _, block := range p.Merchant.Status.Allowlist.Refused {
@@ -103,17 +94,17 @@ func (p *merchantPage) allowlistAttention(w web.Words) ([]attention, error) {
 	}
 	may := p.Rights.EditAllowlist && p.Manager.Tool == ""
 	if len(blocks) == 1 && blocks[0].KeyID != "" { // nothing here changes the list of a key
-		return []attention{{Text: w.HTML("attention.blocked.key", p.Keys.Name(blocks[0].KeyID), blocks[0].Block)}}, nil
+		return web.Attention{{Text: w.HTML("attention.blocked.key", p.Keys.Name(blocks[0].KeyID), blocks[0].Block)}}, nil
 	}
 	if len(blocks) == 1 {
-		return []attention{p.offer(w.Count(key, blocks[0].Requests, blocks[0].Block), may, w.Text("attention.blocked.action"), "/allowlist?"+url.Values{"add": {blocks[0].Block}}.Encode())}, nil
+		return web.Attention{p.offer(w.Count(key, blocks[0].Requests, blocks[0].Block), may, w.Text("attention.blocked.action"), "/allowlist?"+url.Values{"add": {blocks[0].Block}}.Encode())}, nil
 	}
-	return []attention{p.offer(w.HTML(key+".many", len(blocks), blocks[0].Block), true, w.Text("attention.blocked.many.action"), "#allowlist")}, nil
+	return web.Attention{p.offer(w.HTML(key+".many", len(blocks), blocks[0].Block), true, w.Text("attention.blocked.many.action"), "#allowlist")}, nil
 }
 
-func (p *merchantPage) webhookAttention(w web.Words) (all []attention, err error) {
-	if p.Merchant.Spec.Webhook != nil && p.Webhook.Failing {
-		found := attention{Text: p.Webhook.Message}
+func (p *merchantPage) webhookAttention(w web.Words) (all web.Attention, err error) {
+	if p.Merchant.Spec.Webhook != nil && (p.Webhook.Failing || p.Webhook.Retrying) {
+		found := web.Notice{Text: p.Webhook.Message}
 		switch {
 		case p.Webhook.Disabled() && p.Rights.EditWebhook:
 			found.Action, found.Link, found.Post = w.Text("attention.webhook.disabled.action"), p.Base+"/webhook/resume", true
@@ -128,10 +119,10 @@ func (p *merchantPage) webhookAttention(w web.Words) (all []attention, err error
 	return all, nil
 }
 
-func (p *merchantPage) refundAttention(w web.Words) ([]attention, error) {
+func (p *merchantPage) refundAttention(w web.Words) (web.Attention, error) {
 	if p.Refunds.Count == 0 {
 		return nil, nil
 	}
 	text := w.Count("attention.refund", p.Refunds.Count)
-	return []attention{p.offer(text, p.Rights.ViewPayments, w.Text("attention.refund.action"), "/payments/"+p.Refunds.Oldest.String())}, nil
+	return web.Attention{p.offer(text, p.Rights.ViewPayments, w.Text("attention.refund.action"), "/payments/"+p.Refunds.Oldest.String())}, nil
 }

@@ -69,7 +69,7 @@ func TestMerchantPage_Attention(t *testing.T) {
 		{"disabled", endpoint(outbox.EndpointState{DisabledAt: now.Add(-72 * time.Hour), Cause: outbox.EndpointFailing, LastFailure: failed}), "so we stopped sending on Saturday at 15:00. Your server answered 503: it fails.", "Resume delivery: POST /m/webhook/resume", false},
 		{"refused", endpoint(outbox.EndpointState{PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Time: hourAgo.Time, Reason: "URLRefused"}}), "The URL is not allowed. Nothing is sent there.", "See why: /m#attempts", true},
 		{"failing", endpoint(outbox.EndpointState{FailingSince: hourAgo.Time, LastFailure: failed}), "Your server answered 503: it fails. Nothing was accepted since an attempt today at 14:00.", "See why: /m#attempts", true},
-		{name: "failing for a minute", change: endpoint(outbox.EndpointState{FailingSince: now.Add(-time.Minute), LastFailure: failed})},
+		{"failing for a minute", endpoint(outbox.EndpointState{FailingSince: now.Add(-time.Minute), LastFailure: failed}), "Your server answered 503: it fails. We try again.", "See why: /m#attempts", true},
 		{"rejected once", endpoint(outbox.EndpointState{FailingSince: hourAgo.Time, PermanentSince: hourAgo.Time, LastFailure: outbox.AttemptFailure{Reason: "Rejected", Answer: "404"}}), "Your server answered 404: it rejects the event.", "See why: /m#attempts", true},
 		{"dead letter", endpoint(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1}), "An event was not delivered to your server.", "Send again: /m/dead-letters/resend", false},
 		{"dead letters", endpoint(outbox.EndpointState{HealthySince: hourAgo.Time, Dead: 1200}), "1,200 events were not delivered to your server.", "Send again: /m/dead-letters/resend", false},

@@ -1,5 +1,5 @@
-// Package merchants shows a person the Merchants that they may see: the list, with what needs attention and what was paid today, and the page of one,
-// with its keys, allowlist, webhook and recent Events. It only reads.
+// Package merchants shows a person the Merchants that they may see: the list, with what needs attention and what was paid today, and Integrations:
+// the keys, allowlist, webhook and recent Events of one. It only reads.
 package merchants
 
 import (
@@ -12,7 +12,6 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/allowlist"
 	"github.com/merchant-operator/merchant-operator/console/keys"
 	"github.com/merchant-operator/merchant-operator/console/login"
-	"github.com/merchant-operator/merchant-operator/console/payments"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/console/webhook"
@@ -67,8 +66,8 @@ type Webhook interface {
 
 // Payments is the room of payments: a payments.Handler, which says what each method does.
 type Payments interface {
-	Today(ctx context.Context, merchant *v1alpha1.Merchant) (payments.DayTotals, error)
 	OverdueRefunds(ctx context.Context, merchant *v1alpha1.Merchant) (store.Overdue, error)
+	Any(ctx context.Context, merchant *v1alpha1.Merchant) (bool, error)
 	PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (template.HTML, error)
 }
 

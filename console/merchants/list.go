@@ -48,8 +48,9 @@ type merchantRow struct {
 
 	// Troubles are keys of trouble.* of the words: what needs attention.
 	Troubles []string
-	// Paid says how many payments were paid today; empty: the person may not see them.
-	Paid template.HTML
+	// SeesPayments: the person may see its payments. Paid says how many were paid today; empty: that takes too long to find out.
+	SeesPayments bool
+	Paid         template.HTML
 }
 
 // List finds the Merchants that a person may see. It returns the namespaces of those on the page,
@@ -67,6 +68,13 @@ func (h *Handler) List(r *http.Request, viewer login.Person) (namespaces []strin
 	}
 	if len(seen) == 1 && !incomplete && len(query) == 0 { // who has one shop goes straight in
 		address := web.MerchantURL(seen[0])
+		allowed, err := h.Rights.PaymentsVisible(ctx, viewer, seen, 1)
+		if err != nil {
+			return nil, nil, err
+		}
+		if allowed[0] {
+			address += "/payments"
+		}
 		return []string{seen[0].Namespace}, func(w http.ResponseWriter) error {
 			http.Redirect(w, r, address, http.StatusSeeOther)
 			return nil
@@ -211,7 +219,7 @@ func (h *Handler) countToday(ctx context.Context, viewer login.Person, rows []me
 	}
 	ofTenant := map[string][]*merchantRow{}
 	for i := range rows {
-		if allowed[i] {
+		if rows[i].SeesPayments = allowed[i]; allowed[i] {
 			ofTenant[rows[i].Namespace] = append(ofTenant[rows[i].Namespace], &rows[i])
 		}
 	}

@@ -3,6 +3,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,8 +67,11 @@ func Connect(cluster *rest.Config, namespaces []string) (*Client, error) {
 // ErrUnavailable means that the Kubernetes API did not answer.
 var ErrUnavailable = errors.New("the Kubernetes API is unavailable")
 
-// Error returns the error of a failed call of the Kubernetes API: web.ErrNotFound, or ErrUnavailable with the reason.
+// Error returns the error of a failed call of the Kubernetes API: web.ErrNotFound, a *DeniedError, or ErrUnavailable with the reason.
 func Error(what string, err error) error {
+	if rule := denied(err); rule != nil {
+		return fmt.Errorf("%s: %w", what, rule)
+	}
 	if apierrors.IsNotFound(err) {
 		return web.ErrNotFound
 	}
@@ -114,11 +118,45 @@ func (c *Client) ReadKey(ctx context.Context, merchant *v1alpha1.Merchant, name 
 	return &key, nil
 }
 
+// DeniedError means that a rule of the platform refuses a change: an admission policy or webhook. Reason is in its author's words.
+type DeniedError struct{ Reason string }
+
+// Error is for the log.
+func (e *DeniedError) Error() string { return "an admission rule refuses it: " + e.Reason }
+
+// denial is how the API server says that an admission policy or webhook refuses a request. It names them, which tells a shop owner nothing.
+var denial = regexp.MustCompile(`(?s)(?:ValidatingAdmissionPolicy '.*?' with binding '.*?' denied request|admission webhook ".*?" denied the request): (.+)$`)
+
+// denied returns the DeniedError of a failed call; nil: it is none.
+func denied(err error) *DeniedError {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil
+	}
+	found := denial.FindStringSubmatch(status.Status().Message)
+	if found == nil {
+		return nil
+	}
+	return &DeniedError{found[1]}
+}
+
+// RefusedReason returns what a person should read of a refused change: a rule of the platform, or a line for each invalid value or field.
+// refused is false if the call failed for another reason.
+func RefusedReason(words web.Words, err error) (reason string, refused bool) {
+	if rule := denied(err); rule != nil {
+		return words.Text("form.policy", rule.Reason), true
+	}
+	if apierrors.IsInvalid(err) {
+		return invalidReason(words, err), true
+	}
+	return "", false
+}
+
 // invalidValue is the API server's message about a value, which it quotes.
 var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)$`)
 
-// InvalidReason returns what the API server says of an invalid object: a line for each value or field.
-func InvalidReason(words web.Words, err error) string {
+// invalidReason returns what the API server says of an invalid object: a line for each value or field.
+func invalidReason(words web.Words, err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return words.Text("form.refused")
@@ -128,7 +166,10 @@ func InvalidReason(words web.Words, err error) string {
 		if cause.Field == "<nil>" { // rules that were not checked yet: no field of a form
 			continue
 		}
-		reason := cause.Field + ": " + cause.Message
+		reason := cause.Message
+		if cause.Field != "" {
+			reason = cause.Field + ": " + cause.Message
+		}
 		if quoted := invalidValue.FindStringSubmatch(cause.Message); quoted != nil {
 			reason = quoted[1] + " " + quoted[2]
 		}
@@ -136,5 +177,5 @@ func InvalidReason(words web.Words, err error) string {
 			reasons = append(reasons, reason)
 		}
 	}
-	return strings.Join(reasons, "\n")
+	return cmp.Or(strings.Join(reasons, "\n"), words.Text("form.refused"))
 }

@@ -2,10 +2,15 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
+	"golang.org/x/text/language"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -48,4 +53,34 @@ func TestReadKey_ManyOfOneTenant(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A rule of the platform is said in its author's words, without the names of policies; another invalid object by its fields.
+func TestRefusedReason(t *testing.T) {
+	words, err := web.LoadWords(language.English)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, cause := schema.GroupKind{Group: "merchant-operator.io", Kind: "ApiKey"}, "spec.expiresAt: a live key needs an end"
+	denied := "ValidatingAdmissionPolicy 'live-keys' with binding 'live-keys' denied request: " + cause
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"policy":           {apierrors.NewInvalid(group, "till", field.ErrorList{field.Invalid(nil, nil, denied)}), "A rule of your platform refuses this: " + cause},
+		"policy, 403":      {apierrors.NewForbidden(schema.GroupResource{Resource: "apikeys"}, "till", errors.New(denied)), "A rule of your platform refuses this: " + cause},
+		"webhook":          {apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`admission webhook "keys.example" denied the request: no keys on Sundays`)), "A rule of your platform refuses this: no keys on Sundays"},
+		"field":            {apierrors.NewInvalid(group, "till", field.ErrorList{field.Required(field.NewPath("spec", "mode"), "")}), "spec.mode: Required value"},
+		"without a field":  {apierrors.NewInvalid(group, "till", field.ErrorList{field.Required(nil, "say more")}), "The service refuses this."},
+		"another failure":  {apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right")), ""},
+		"no answer at all": {errors.New("refused"), ""},
+	} {
+		got, refused := RefusedReason(words, test.err)
+		if got != test.want || refused != (test.want != "") {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if as := Error("create", test.err); errors.Is(as, ErrUnavailable) != (test.want == "" || name == "field" || name == "without a field") {
+			t.Errorf("%s: the error is %v", name, as)
+		}
+	}
 }

@@ -21,36 +21,55 @@ const (
 	downloadTimeout = 10 * time.Minute
 )
 
+// export is a day to send as a file.
+type export struct {
+	day  payments.Day
+	test bool
+	name string // of the file, without its ending
+	// query reads what follows batch, which is read already: until then an error becomes a page.
+	query store.EndedQuery
+	batch store.EndedPage
+	names map[string]string // of the ApiKeys
+}
+
+// newExport reads the first part of the day that a request names.
+func (h *Handler) newExport(r *web.Request) (e export, err error) {
+	e.test = r.URL.Query().Get("mode") == "test"
+	e.day, err = payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), h.Pages.Now(), r.Merchant.Spec.TimeZone.Location())
+	if err != nil {
+		return e, ErrNoDay
+	}
+	e.query = store.EndedQuery{Limit: store.MaxEnded, Money: true}
+	e.query.From, e.query.To = e.day.Bounds()
+	if e.batch, err = h.exportBatch(r, e.test, e.query); err != nil {
+		return e, err
+	}
+	e.names, err = h.KeyNames(r.Context(), r.Merchant)
+	e.name = "payments-" + r.Merchant.Name + "-" + e.day.String()
+	if e.test {
+		e.name += "-test"
+	}
+	return e, err
+}
+
+// attachment has the browser save a file under the name.
+func attachment(name string) string { return fmt.Sprintf("attachment; filename=%q", name) }
+
 // Export sends the ended payments, the refused ones and the refunds of a day as they are read. A file that cannot be completed says so in its last line, and its
 // connection is aborted, so that no browser takes it for a whole one.
 func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
-	test, zone := r.URL.Query().Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
-	day, err := payments.ParseDay(cmp.Or(r.URL.Query().Get("day"), "today"), h.Pages.Now(), zone)
-	if err != nil {
-		return ErrNoDay
-	}
 	end, err := h.Downloads.Begin(r.Viewer.User, r.Merchant.Namespace)
 	if err != nil {
 		return err
 	}
 	defer end()
-	query := store.EndedQuery{Limit: store.MaxEnded, Money: true}
-	query.From, query.To = day.Bounds()
-	batch, err := h.exportBatch(r, test, query)
-	if err != nil {
-		return err // nothing is sent yet, so it becomes a page
-	}
-	names, err := h.KeyNames(r.Context(), r.Merchant)
+	e, err := h.newExport(r)
 	if err != nil {
 		return err
 	}
-	name := "payments-" + r.Merchant.Name + "-" + day.String()
-	if test {
-		name += "-test"
-	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
-	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.csv"`, name))
-	file, err := payments.NewCSV(w, zone)
+	w.Header().Set("Content-Disposition", attachment(e.name+".csv"))
+	file, err := payments.NewCSV(w, e.day.Zone())
 	if err != nil {
 		return h.breakOff(w, err)
 	}
@@ -59,24 +78,30 @@ func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 		if err := connection.SetWriteDeadline(time.Now().Add(left)); err != nil {
 			return h.breakOff(w, err)
 		}
-		for i := range batch.Sessions {
-			if err := writeLine(file, &batch.Sessions[i], names); err != nil {
+		for i := range e.batch.Sessions {
+			if err := writeLine(file, &e.batch.Sessions[i], e.names); err != nil {
 				return h.breakOff(w, err)
 			}
 		}
 		if err := errors.Join(file.Flush(), connection.Flush()); err != nil {
 			return h.breakOff(w, err)
 		}
-		if query.Before = batch.Next; query.Before == (feed.EntryID{}) {
+		if e.query.Before = e.batch.Next; e.query.Before == (feed.EntryID{}) {
 			return nil
 		}
-		if batch, err = h.exportBatch(r, test, query); err != nil {
+		if e.batch, err = h.exportBatch(r, e.test, e.query); err != nil {
 			return h.breakOff(w, err)
 		}
 	}
 }
 
-func writeLine(file *payments.CSV, line *store.EndedSession, keyNames map[string]string) error {
+// linesFile is a file of payments: a CSV or a workbook.
+type linesFile interface {
+	Write(payment payments.Payment) error
+	WriteMovement(moved payments.Movement) error
+}
+
+func writeLine(file linesFile, line *store.EndedSession, keyNames map[string]string) error {
 	if movement, ok := payments.NewMovement(&line.Session, line.Refused, line.Refund, line.Entry.RecordedAt()); ok {
 		movement.Key = keyNames[movement.KeyID]
 		return file.WriteMovement(movement)

@@ -1,10 +1,11 @@
 // Package payments shows a merchant's people what was paid: the list with the totals of a day, one payment with all that is known of it, and
-// the CSV of a day. It asks for refunds, and changes nothing else.
+// the file of a day, for a spreadsheet. It asks for refunds, and changes nothing else.
 package payments
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -27,7 +28,9 @@ type Options struct {
 	Pages  *web.Pages
 	// KeyNames returns the names of a Merchant's ApiKeys by their key ids, which come from the UIDs: what a status says, a tenant has written.
 	KeyNames func(ctx context.Context, merchant *v1alpha1.Merchant) (map[string]string, error)
-	Log      *slog.Logger
+	// Attention returns what needs attention of a Merchant.
+	Attention func(*web.Request) (web.Attention, error)
+	Log       *slog.Logger
 	// Downloads bounds the CSV files that are sent at once. Default 32, and 2 of one person.
 	Downloads *web.Inflight
 }
@@ -35,6 +38,7 @@ type Options struct {
 // Store has payments: a store.Store, which says what each method does.
 type Store interface {
 	ReadEnded(ctx context.Context, account store.Account, query store.EndedQuery) (store.EndedPage, error)
+	ReadPaid(ctx context.Context, account store.Account, reference session.Reference, now time.Time) ([]store.EndedSession, time.Time, error)
 	ReadOrderSessions(ctx context.Context, account store.Account, orderRef string) (store.OrderSessions, error)
 	ReadStory(ctx context.Context, id session.ID) (session.Story, error)
 	OverdueRequests(ctx context.Context, account store.Account, age time.Duration) (store.Overdue, error)
@@ -55,9 +59,10 @@ type Recorder interface {
 type Handler struct {
 	Options
 
-	amounts money.Formatter
-	closed  *closedDays
-	reads   *web.Inflight // of ended payments, one after another
+	amounts   money.Formatter
+	histories *histories
+	reads     *web.Inflight // of ended payments, one after another
+	workbooks *web.Inflight
 }
 
 // maxReads bounds the reads of ended payments at once, so that each tenant has one of them.
@@ -69,7 +74,10 @@ func New(options Options) *Handler {
 		const most, mostOfPerson = 32, 2
 		options.Downloads = web.NewInflight(most, mostOfPerson, ErrTooManyDownloads)
 	}
-	return &Handler{Options: options, amounts: money.NewFormatter(language.English), closed: newClosedDays(), reads: web.NewInflight(maxReads, maxReads, ErrTooManyReads)}
+	return &Handler{
+		Options: options, amounts: money.NewFormatter(language.English), histories: newHistories(), reads: web.NewInflight(maxReads, maxReads, ErrTooManyReads),
+		workbooks: web.NewInflight(maxWorkbooks, maxPersonWorkbooks, ErrTooManyDownloads),
+	}
 }
 
 // The errors of this room. Its requests also end with web.ErrNotFound and with errors of the Store.
@@ -77,7 +85,9 @@ var (
 	// ErrNoPayment is the answer to what is no payment of the merchant.
 	ErrNoPayment = errors.New("not a payment of this merchant")
 	ErrNoDay     = errors.New("not a day")
-	ErrNotKept   = errors.New("not all payments of the day are kept any more")
+	// ErrTooManyLines means that a day has more than a workbook may have.
+	ErrTooManyLines = fmt.Errorf("more than %d lines in a workbook", maxExcelLines)
+	ErrNotKept      = errors.New("not all payments of the day are kept any more")
 	// ErrRefundUnknown means that the refund may have been asked for. To send its form again is safe.
 	ErrRefundUnknown = errors.New("unknown whether the refund was asked for")
 	// ErrTooManyDownloads means that the person, or all, have too many at once.

@@ -30,6 +30,7 @@ type paymentPage struct {
 	Explanation string
 	Order       string
 	Tax, Tip    string // empty: not given
+	Receipt     string // its reference on the payer's receipt; empty: it is not paid
 	Reference   string // of the payment that settled it
 	Reason      string // why that failed, in the rail's words
 	Key         string // name of the API key that created it
@@ -155,7 +156,7 @@ func (h *Handler) endedPayment(ctx context.Context, id session.ID, text string) 
 		return session.Session{}, ErrNoPayment
 	}
 	after := feed.EntryID{Millis: entry.Millis, Seq: entry.Seq + 1}
-	found, err := h.Store.ReadEnded(ctx, store.Account{MerchantID: id.MerchantID(), TestMode: id.TestMode()}, store.EndedQuery{Before: after, Limit: 1})
+	found, err := h.Store.ReadEnded(ctx, store.Account{MerchantID: id.MerchantID(), TestMode: id.TestMode()}, store.EndedQuery{Before: after, Limit: 1, Money: true})
 	if err != nil {
 		return session.Session{}, err
 	}
@@ -173,6 +174,9 @@ func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Tax: h.part(s.Charge.TaxCents, s.Currency), Tip: h.part(s.Charge.TipCents, s.Currency),
 		Reference: s.PaymentRef, Reason: s.Reason,
 		Created: shopTime(s.CreatedAt, zone, toTheSecond), Expires: shopTime(s.ExpiresAt, zone, toTheSecond), Ended: shopTime(s.EndedAt, zone, toTheSecond), PaidAt: shopTime(s.PaidAt, zone, toTheSecond),
+	}
+	if receipt, paid := s.Reference(); paid {
+		page.Receipt = receipt.String()
 	}
 	for _, refused := range story.Refused {
 		why := refusalReasons[refused.Decision]

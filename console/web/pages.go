@@ -47,6 +47,16 @@ type View struct {
 	Data   any
 }
 
+// partsFile has what several pages show.
+const partsFile = "templates/parts.html"
+
+// Tabs are the links between the pages of a Merchant: at is "payments" or "integrations", the page that shows them.
+type Tabs struct {
+	Base, At string
+	// Payments: the viewer may see them.
+	Payments bool
+}
+
 // NewPages returns the pages in the language of the words.
 func NewPages(words Words, now func() time.Time) (*Pages, error) {
 	assets, names, err := newAssets()
@@ -59,6 +69,7 @@ func NewPages(words Words, now func() time.Time) (*Pages, error) {
 		"span":  words.span,
 		"t":     words.HTML,
 		"tool":  managerText,
+		"kind":  words.kind,
 		"n": func(key string, n any, values ...any) template.HTML {
 			return words.Count(key, reflect.ValueOf(n).Int(), values...)
 		},
@@ -69,8 +80,11 @@ func NewPages(words Words, now func() time.Time) (*Pages, error) {
 		return nil, err
 	}
 	for _, file := range files {
+		if file == partsFile {
+			continue
+		}
 		name := strings.TrimSuffix(path.Base(file), ".html")
-		parsed, err := template.New("layout.html").Funcs(functions).ParseFS(pageFiles, "templates/layout.html", file)
+		parsed, err := template.New("layout.html").Funcs(functions).ParseFS(pageFiles, "templates/layout.html", partsFile, file)
 		if err != nil {
 			return nil, fmt.Errorf("parse the page %s: %w", name, err)
 		}
@@ -131,6 +145,14 @@ func (w Words) span(seconds int32) template.HTML {
 		return w.Count("span.minutes", int64(seconds/minute))
 	}
 	return w.Count("span.seconds", int64(seconds))
+}
+
+// kind is a kind of event in words. A newer version's is its name.
+func (w Words) kind(kind v1alpha1.WebhookEvent) string {
+	if key := "kind." + string(kind); w.Known(key) {
+		return w.Text(key)
+	}
+	return string(kind)
 }
 
 // managerText is the tool that manages an object, with what it reads.

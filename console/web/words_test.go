@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/text/language"
+
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 )
 
 // english are the words of the pages.
@@ -23,7 +25,7 @@ func english(t testing.TB) Words {
 }
 
 // families are keys whose last part the code chooses.
-var families = regexp.MustCompile(`^(problem|force|weekday|month|time|time\.on|failure|reason|event|rotate\.overlap|attention\.(blocked|reported|suspended|closed|deleted|active)|key\.may|payments\.(day|csv|count))\.`)
+var families = regexp.MustCompile(`^(problem|force|weekday|month|time|time\.on|failure|reason|event|rotate\.overlap|attention\.(blocked|reported|suspended|closed|deleted|active)|key\.may|payments\.(day|count|chart)|kind)\.`)
 
 // Every text that a page or the code names is in the catalogue, and none is there that nobody names.
 func TestWords_KnownAndUsed(t *testing.T) {
@@ -71,5 +73,18 @@ func TestWords_EscapedAndCounted(t *testing.T) {
 		if got := w.Count("n", n); got != want {
 			t.Errorf("%d: %q", n, got)
 		}
+	}
+}
+
+// A person reads events in words, not by their types.
+func TestWords_Events(t *testing.T) {
+	w := english(t)
+	for _, kind := range append(v1alpha1.WebhookEvents(), v1alpha1.EventWebhookTest) {
+		if !w.Known("kind." + string(kind)) {
+			t.Errorf("no words for %s", kind)
+		}
+	}
+	if got := w.kind("session.teleported"); got != "session.teleported" { // of a newer version
+		t.Errorf("an unknown one is %q", got)
 	}
 }

@@ -17,9 +17,10 @@ import (
 type Health struct {
 	outbox.EndpointState
 
-	Badge          string
-	Works, Failing bool // neither: nobody knows yet
-	Message        template.HTML
+	Badge string
+	// Retrying: the last attempt failed, and nobody knows yet whether that lasts. None of the three: nothing was sent yet.
+	Works, Retrying, Failing bool
+	Message                  template.HTML
 }
 
 // ReadHealth returns the health of the endpoint. The error is redis.ErrUnavailable or redis.ErrCorrupt.
@@ -60,7 +61,7 @@ func NewHealth(clock web.Clock, state outbox.EndpointState) (Health, error) {
 	case !state.HealthySince.IsZero():
 		health.Badge, health.Works, health.Message = "webhook.works", true, w.HTML("webhook.works.message")
 	case failing:
-		health.Badge, health.Message = "webhook.retrying", w.HTML("webhook.retrying.message", failureWords(w, state.LastFailure))
+		health.Badge, health.Retrying, health.Message = "webhook.retrying", true, w.HTML("webhook.retrying.message", failureWords(w, state.LastFailure))
 	case !state.ChangedAt.IsZero():
 		health.Message = w.HTML("webhook.changed")
 	}

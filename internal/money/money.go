@@ -57,6 +57,9 @@ func NewFormatter(tag language.Tag) Formatter {
 
 // Format writes an amount, in the currency's minor unit, with the symbol or else the ISO 4217 code of the currency.
 func (f Formatter) Format(minor int64, code string) string {
+	if minor < 0 {
+		return f.pattern.mark + "−" + f.Format(-minor, code) // before the symbol too
+	}
 	digits := session.MinorDigits(code)
 	value := float64(minor) / math.Pow10(digits)
 	options := []number.Option{number.Scale(digits)}

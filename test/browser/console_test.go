@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,14 +20,17 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
+	"github.com/redis/go-redis/v9"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/hack/receiver/inbox"
 	"github.com/merchant-operator/merchant-operator/test/browsertest"
 	"github.com/merchant-operator/merchant-operator/test/fixture"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
+	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
 
 // People of the console. Alice and Carol are developers of every merchant here, Dan is their bookkeeper; Bob has no right.
@@ -209,6 +213,8 @@ func TestConsole_FirstDay(t *testing.T) {
 	page := s.open(alice, browsertest.Settings{})
 	page.Open(shared.console + "/?q=" + url.QueryEscape(s.Namespace))
 	page.Click("ul.list a")
+	s.wantPath(page, s.path+"/payments")
+	page.Click("nav.tabs a:last-child")
 	s.wantPath(page, s.path)
 
 	first := s.issue(page, "till-1")
@@ -445,7 +451,7 @@ func TestConsole_RefusedForms(t *testing.T) {
 	page.AllowErrors("422")
 	s.issue(page, "till-1")
 	for _, test := range []struct{ path, field, text string }{
-		{"/new-key", "#name", "Till 2"},
+		{"/new-key", "#name", "(?)"},
 		{"/new-key", "#name", "till-1"},
 		{"/keys/till-1/disable", "#name", "till-2"},
 		{"/keys/till-1/delete", "#name", "Till-1"},
@@ -533,7 +539,7 @@ func TestConsole_ResendDeadLetter(t *testing.T) {
 	awaitText("the webhook is disabled", "Your server answered 410 Gone, so we stopped sending today at")
 	session := call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions, key, `{"amountCents":1250,"orderRef":"1001"}`)
 	call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions+"/"+session.Text("sessionId")+"/cancel", key, "")
-	awaitText("the event is a dead letter", "session.cancelled · order 1001")
+	awaitText("the event is a dead letter", "A payment was cancelled · order 1001")
 
 	repaired.Store(true)
 	if text := s.sendTestEvent(page); !strings.Contains(text, "Your server answered 204: it accepts events.") { // although the webhook is disabled
@@ -546,7 +552,7 @@ func TestConsole_ResendDeadLetter(t *testing.T) {
 	if text := page.Text("#attention"); !strings.Contains(text, "so we stopped sending today at") || !strings.Contains(text, "2 events were not delivered") {
 		t.Errorf("what needs attention is\n%s", text)
 	}
-	if text := page.Text("#attempts"); !strings.Contains(text, "key.rotated") || !strings.Contains(text, "Your server answered 410 Gone") {
+	if text := page.Text("#attempts"); !strings.Contains(text, "A key was replaced") || !strings.Contains(text, "Your server answered 410 Gone") {
 		t.Errorf("the failed attempts are\n%s", text)
 	}
 	page.Click("#webhook ul.letters li a") // the newest is the first
@@ -737,6 +743,14 @@ func (s consoleShop) pay(rail, id, ref, outcome string, cents int) {
 	}
 }
 
+// reference is what a payer reads aloud of a receipt.
+func (s consoleShop) reference(id string) string {
+	s.T.Helper()
+	payer := sharedBrowser.NewPage(s.T.(*testing.T), browsertest.Settings{})
+	payer.Open(pageURL(id))
+	return strings.ToLower(regexp.MustCompile(`[0-9A-Z]{4}-[0-9A-Z]{4}`).FindString(payer.Text("main")))
+}
+
 // payingShop has payments of each kind; paid is one with a second payment to be refunded.
 func payingShop(t *testing.T) (s consoleShop, paid string) {
 	t.Helper()
@@ -762,16 +776,36 @@ func TestConsole_Payments(t *testing.T) {
 	for name, settings := range map[string]browsertest.Settings{"with JavaScript": {}, "without": {NoJavaScript: true, Width: 320, Height: 640}} {
 		page := s.open(alice, settings)
 		page.Click("a[href$='/payments']")
-		if text := page.Text(".day"); !strings.Contains(text, "€17.30") || !strings.Contains(text, "2 payments") {
-			t.Errorf("%s: today is\n%s", name, text)
+		for _, want := range []string{"Paid\n€17.30\n2 payments", "Arrived, not taken\n€12.50", "Given back\n€0.00", "Net\n€29.80"} {
+			if text := page.Text("#today"); !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
+		if bars := browsertest.Eval[int](page, "document.querySelectorAll('.chart rect').length"); bars != 2 {
+			t.Errorf("%s: the pictures have %d bars, want one of the day and one of the hour", name, bars)
 		}
 		if text := page.Text(".payments"); !strings.Contains(text, "order 1001") || strings.Contains(text, "still waiting") {
 			t.Errorf("%s: the list is\n%s", name, text)
 		}
-		page.Fill("#order", "still waiting")
+		if text := page.Text(".payments tr:has(.off)"); !strings.Contains(text, "To be refunded") {
+			t.Errorf("%s: money to be refunded is\n%s", name, text)
+		}
+		page.Fill("#q", "still waiting")
 		page.Press(kb.Enter)
 		page.Until("the order is found", "document.querySelector('.payments')?.innerText.includes('Waiting')")
-		page.Fill("#order", "1002")
+		for _, wanted := range []string{"1002", "card-1002", s.reference(paid)} {
+			page.Fill("#q", wanted)
+			page.Click("form[role=search] button")
+			if text := page.Text(".payments"); !strings.Contains(text, "order 1002") || strings.Contains(text, "order 1001") {
+				t.Errorf("%s: %q finds\n%s", name, wanted, text)
+			}
+		}
+		page.Fill("#q", "4,80 €")
+		page.Click("form[role=search] button")
+		if text := page.Text(".payments"); !strings.Contains(text, "order 1001") || strings.Contains(text, "order 1002") {
+			t.Errorf("%s: the amount finds\n%s", name, text)
+		}
+		page.Fill("#q", "1002")
 		page.Click("form[role=search] button")
 		page.Click(".payments a")
 		s.wantPath(page, s.path+"/payments/"+paid)
@@ -797,8 +831,8 @@ func TestConsole_PaymentsAccessible(t *testing.T) {
 	page.SetTimezone("Asia/Kathmandu")
 	list := s.path + "/payments"
 	for path, status := range map[string]int{
-		list: http.StatusOK, list + "?mode=test": http.StatusOK, list + "?order=1002": http.StatusOK, list + "?order=nothing": http.StatusOK,
-		list + "?before=1-1": http.StatusOK, list + "/" + paid: http.StatusOK, list + "/none": http.StatusNotFound, list + ".csv?day=no": http.StatusBadRequest,
+		list: http.StatusOK, list + "?mode=test": http.StatusOK, list + "?q=1002": http.StatusOK, list + "?q=nothing": http.StatusOK,
+		list + "?before=1-1": http.StatusOK, list + "/" + paid: http.StatusOK, list + "/none": http.StatusNotFound, list + ".xlsx?day=no": http.StatusBadRequest, list + ".csv?day=no": http.StatusBadRequest,
 	} {
 		page.AllowErrors("400 (Bad Request)")
 		if got := page.Open(shared.console + path); got != status {
@@ -830,7 +864,7 @@ func TestConsole_Refund(t *testing.T) {
 				checkConsolePage(t, page, what)
 			}
 		}
-		page.Open(shared.console + s.path + "/payments?order=1002")
+		page.Open(shared.console + s.path + "/payments?q=1002")
 		page.Click(".payments a")
 		check("the payment")
 		page.Click("a[href$='/refund']")
@@ -871,7 +905,7 @@ func TestConsole_Refund(t *testing.T) {
 			t.Errorf("%s: the payer sees\n%s", name, text)
 		}
 		page.Open(shared.console + s.path + "/payments")
-		if text := page.Text(".payments"); !strings.Contains(text, "€5.00 refunded") {
+		if text := page.Text(".payments"); !strings.Contains(text, "Partly refunded €5.00 refunded") || !strings.Contains(text, "Given back") {
 			t.Errorf("%s: the list is\n%s", name, text)
 		}
 		check("the list with a refund")
@@ -924,19 +958,55 @@ const sampleTexts = `
 	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (texts.nextNode()) for (const [real, sample] of samples) texts.currentNode.data = texts.currentNode.data.replace(real, sample);
 	for (const time of document.querySelectorAll('time[data-shop]')) time.textContent = time.textContent.includes('today') ? 'today at 10:00' : '21 Nov, 10:00';
-	for (const [i, date] of ['Sat 21 Nov', 'Fri 20 Nov'].entries()) for (const day of [...document.querySelectorAll('.day h2 span, #today h2 span')].slice(i, i + 1)) day.textContent = date;
+	for (const since of document.querySelectorAll('.chart time')) since.textContent = '14 Nov, 10:00';
+	for (const day of document.querySelectorAll('#today h2 span')) day.textContent = 'Sat 21 Nov';
+	for (const tick of document.querySelectorAll('.ticks span')) tick.textContent = tick.textContent.replace(/^\d+ [A-Z][a-z]+$/, '15 Nov');
 	for (const time of document.querySelectorAll('time:not([data-shop])'))
 		time.textContent = 'Nov 21, 2026, ' + (time.parentElement.parentElement.innerText.includes('works until') ? '11:00 AM' : '10:00 AM');
-	for (const field of document.querySelectorAll('input#q')) field.value = 'shops';
+	for (const field of document.querySelectorAll('form[action="/"] input#q')) field.value = 'shops';
 	document.activeElement.blur()`
+
+// sellBefore repeats the last sale in the hours and days before, for pictures with more than one bar.
+func (s consoleShop) sellBefore() {
+	s.T.Helper()
+	client, ctx, account := storetest.Inspect(s.T, shared.Redis), s.T.Context(), published.ID(s.merchant.UID)
+	feed := storetest.Tag(account) + "feed:" + account
+	entries := client.XRange(ctx, feed, "-", "+").Val()
+	if len(entries) == 0 {
+		s.T.Fatal("nothing was sold")
+	}
+	last, err := entries[len(entries)-1], client.Del(ctx, feed).Err()
+	now, zone := time.Now(), s.merchant.Spec.TimeZone.Location()
+	const sales, every = 110, 79 * time.Minute
+	for i := range sales {
+		at := now.Add(-time.Duration(sales-i) * every)
+		for n := range (i*7 + i/9) % 6 {
+			if hour := at.In(zone).Hour(); 7 <= hour && hour < 20 {
+				err = errors.Join(err, client.XAdd(ctx, &redis.XAddArgs{Stream: feed, ID: fmt.Sprintf("%d-%d", at.UnixMilli(), n), Values: last.Values}).Err())
+			}
+		}
+	}
+	for _, entry := range entries {
+		err = errors.Join(err, client.XAdd(ctx, &redis.XAddArgs{Stream: feed, ID: entry.ID, Values: entry.Values}).Err())
+	}
+	if err != nil {
+		s.T.Fatal(err)
+	}
+}
 
 // The picture of payments in docs/console.md.
 func TestConsole_ScreenshotPayments(t *testing.T) {
 	t.Parallel()
-	s, _ := payingShop(t)
-	page := s.open(alice, browsertest.Settings{})
+	s, paid := payingShop(t)
+	s.sellBefore()
+	page := s.open(dan, browsertest.Settings{})
+	page.Open(shared.console + s.path + "/payments/" + paid + "/refund")
+	page.Fill("#amount", "5")
+	page.Click("main form button")
+	page.Click("main form button")
+	s.confirmRefunds(paid, 1)
 	page.Open(shared.console + s.path + "/payments")
-	takeScreenshot(t, page, "console-payments", "light", 900, 700)
+	takeScreenshot(t, page, "console-payments", "light", 900, 1000)
 }
 
 // The pictures of docs/console.md, each small.
