@@ -77,7 +77,7 @@ func newCommand(version string, streams genericiooptions.IOStreams) *cobra.Comma
 	_ = root.RegisterFlagCompletionFunc("context", access.CompleteContexts) // fails only for an unknown flag
 	root.AddCommand(
 		merchants.StatusCommand(access, streams, now),
-		merchants.OnboardCommand(access, streams),
+		merchants.OnboardCommand(access, streams, now),
 		keys.Command(access, streams, now),
 		explain.Command(access, streams, now),
 		explain.AllowlistCommand(access, streams),

@@ -221,6 +221,9 @@ var badInput = map[string][]struct{ args, want string }{
 		{"", "NAME is missing"}, {"acme", "--display-name is missing"}, {"Acme --display-name=A", `"Acme" is not the name of a Merchant`},
 		{"acme --display-name=A --allow=shop", `"shop" is neither an address nor a CIDR block`}, {"acme --display-name=A --allow=203.0.113.7/24", "has host bits; use 203.0.113.0/24"},
 		{"acme --display-name=A --key=Till", `"Till" is not the name of an ApiKey`}, {"acme --display-name=A --secret-name=_", `"_" is not the name of a Secret`},
+		{"acme --display-name=A --rotate-every=1m", "--rotate-every must be whole seconds from 5m to 87600h, or 0, not 1m0s"},
+		{"acme --display-name=A --rotate-every=90", `--rotate-every must be a time such as 500ms, 30s, 15m or 24h, not "90"`},
+		{"acme --display-name=A --expires-at=tomorrow", `"tomorrow" is not a time`}, {"acme --display-name=A --expires-at=2001-01-01T00:00:00Z", "--expires-at is past"},
 		{"acme --display-name=A --permissions=pay", `"pay" is not one of create,read,list,cancel,rotate,refund, all`},
 	}, badWrites("acme --display-name=A ")...),
 	"keys": {{"make", `unknown command "make"`}},
@@ -228,6 +231,7 @@ var badInput = map[string][]struct{ args, want string }{
 		{"till", "--merchant is missing"}, {"Till --merchant=acme", `"Till" is not the name of an ApiKey`}, {"till --merchant=Acme", `"Acme" is not the name of a Merchant`},
 		{"till --merchant=acme --secret-name=_", `"_" is not the name of a Secret`}, {"till --merchant=acme --expires-at=tomorrow", `"tomorrow" is not a time`},
 		{"till --merchant=acme --permissions=read,", `"" is not one of create,read,list,cancel,rotate,refund, all`},
+		{"till --merchant=acme --rotate-every=99999h", "--rotate-every must be whole seconds"},
 		{"till --merchant=acme --expires-at=2001-01-01T00:00:00Z", "--expires-at is past"}, {"till --merchant=acme --mode=test", `"test" is not one of Live, Test`}, {"till --merchant=acme --overlap=1", `--overlap must be a time such as 500ms, 30s, 15m or 24h, not "1"`},
 	}, badWrites("till --merchant=acme ")...),
 	"keys rotate": append([]struct{ args, want string }{

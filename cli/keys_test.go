@@ -97,6 +97,24 @@ func TestOnboard(t *testing.T) {
 	run(t, n.Namespace, "status red-bakery").want(t, terminal.ExitError, "there is no Merchant red-bakery")
 }
 
+// The schedule that a platform's admission policy demands of live keys can be given with the first key and with further ones. A second run with it
+// continues, one with another is refused.
+func TestOnboard_Schedule(t *testing.T) {
+	t.Parallel()
+	n := newTenant(t)
+	const onboard = "onboard tea-house --display-name Tea --timeout 0s --rotate-every "
+	run(t, n.Namespace, onboard+"2160h --expires-at 2100-01-01T00:00:00Z")
+	run(t, n.Namespace, "keys issue tea-house-2 --merchant tea-house --timeout 0s --rotate-every 2160h")
+	for name, expires := range map[string]bool{"tea-house-1": true, "tea-house-2": false} {
+		spec := n.apiKey(name).Spec
+		if every := spec.Rotation.EverySeconds; every == nil || *every != 7776000 || (spec.ExpiresAt != nil) != expires {
+			t.Errorf("%s: %+v", name, spec)
+		}
+	}
+	run(t, n.Namespace, onboard+"2160h --expires-at 2100-01-01T00:00:00Z").want(t, terminal.ExitDone, "tea-house-1 unchanged")
+	run(t, n.Namespace, onboard+"48h").want(t, terminal.ExitError, "already exists with another rotation.everySeconds or expiresAt")
+}
+
 // What a dry run prints is a manifest for Git: kubectl accepts it, and it makes the same objects.
 func TestOnboard_DryRun(t *testing.T) {
 	t.Parallel()

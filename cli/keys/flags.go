@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
@@ -60,6 +61,35 @@ func (t *timeFlag) Set(text string) error {
 		return fmt.Errorf("%q is not a time; use a form like 2100-01-01T00:00:00Z", text)
 	}
 	t.Time = read
+	return nil
+}
+
+// ScheduleFlags say how long a key may be used: what a platform's admission policies may demand of live keys.
+type ScheduleFlags struct {
+	rotateEvery time.Duration
+	expiresAt   timeFlag
+}
+
+// Add adds the flags.
+func (f *ScheduleFlags) Add(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.rotateEvery, "rotate-every", 0, "maximum age of a key, after which it is replaced in its Secret, such as 2160h for 90 days; 0: no limit")
+	cmd.Flags().Var(&f.expiresAt, "expires-at", "time from which the key is refused, such as 2100-01-01T00:00:00Z; empty: never")
+}
+
+// Apply writes them into a manifest.
+func (f *ScheduleFlags) Apply(key *v1alpha1.ApiKey, now time.Time) error {
+	const least, most = 5 * time.Minute, 87600 * time.Hour // as the API server allows
+	switch every := f.rotateEvery; {
+	case every != 0 && (every < least || every > most || every%time.Second != 0):
+		return terminal.Usage("For 90 days use 2160h.", "--rotate-every must be whole seconds from 5m to 87600h, or 0, not %s", every)
+	case !f.expiresAt.IsZero() && !f.expiresAt.After(now):
+		return terminal.Usage("Name a later time.", "--expires-at is past")
+	case every != 0:
+		key.Spec.Rotation.EverySeconds = new(int32(every / time.Second)) //nolint:gosec // at most ten years
+	}
+	if !f.expiresAt.IsZero() {
+		key.Spec.ExpiresAt = &metav1.Time{Time: f.expiresAt.Time}
+	}
 	return nil
 }
 

@@ -18,7 +18,7 @@ func (c *commands) issueCommand() *cobra.Command {
 		merchant, secret string
 		mode             = ModeFlag(v1alpha1.ModeLive)
 		permissions      PermissionsFlag
-		expiresAt        timeFlag
+		schedule         ScheduleFlags
 		overlap          time.Duration
 		write            WriteFlags
 	)
@@ -29,6 +29,7 @@ func (c *commands) issueCommand() *cobra.Command {
 			"Without --permissions the key may do what a till needs. A thief of it cannot see the turnover or rotate the key.",
 		Example: "  kubectl merchant keys issue acme-kiosk --merchant acme-coffee -n shops\n" +
 			"  kubectl merchant keys issue acme-kiosk-2 --merchant acme-coffee -n shops --expires-at 2100-01-01T00:00:00Z --reveal\n" +
+			"  kubectl merchant keys issue acme-kiosk-4 --merchant acme-coffee -n shops --rotate-every 2160h\n" +
 			"  kubectl merchant keys issue acme-developer --merchant acme-coffee -n shops --mode Test\n" +
 			"  kubectl merchant keys issue acme-office --merchant acme-coffee -n shops --permissions read,list\n" +
 			"  kubectl merchant keys issue acme-kiosk-3 --merchant acme-coffee -n shops --dry-run=server -o yaml",
@@ -41,7 +42,7 @@ func (c *commands) issueCommand() *cobra.Command {
 	flags.Var(&mode, "mode", "Live, or Test: sessions apart from real money, which a merchant's developer settles")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"Live", "Test"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	permissions.Add(cmd)
-	flags.Var(&expiresAt, "expires-at", "time from which the key is refused, such as 2100-01-01T00:00:00Z; empty: never")
+	schedule.Add(cmd)
 	flags.DurationVar(&overlap, "overlap", DefaultOverlap, "time for which an old key stays valid after a rotation")
 	write.Add(cmd, c.IOStreams)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -50,14 +51,11 @@ func (c *commands) issueCommand() *cobra.Command {
 		if mode == ModeFlag(v1alpha1.ModeTest) {
 			key.Spec.Mode = v1alpha1.ModeTest
 		}
-		if !expiresAt.IsZero() {
-			key.Spec.ExpiresAt = &metav1.Time{Time: expiresAt.Time}
-		}
-		switch {
-		case merchant == "":
+		if merchant == "" {
 			return terminal.Usage(terminal.SeeHelp(cmd), "--merchant is missing")
-		case !expiresAt.IsZero() && !expiresAt.After(c.now()):
-			return terminal.Usage("Name a later time.", "--expires-at is past")
+		}
+		if err := schedule.Apply(key, c.now()); err != nil {
+			return err
 		}
 		if err := Check(key, overlap); err != nil {
 			return err

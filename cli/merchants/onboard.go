@@ -7,12 +7,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -22,8 +24,8 @@ import (
 )
 
 // OnboardCommand returns kubectl merchant onboard.
-func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) *cobra.Command {
-	c := &commands{IOStreams: streams, access: access}
+func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams, now func() time.Time) *cobra.Command {
+	c := &commands{IOStreams: streams, access: access, now: now}
 	var (
 		spec     v1alpha1.MerchantSpec
 		currency string
@@ -33,6 +35,7 @@ func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) 
 		key      string
 		secret   string
 		may      keys.PermissionsFlag
+		schedule keys.ScheduleFlags
 		write    keys.WriteFlags
 	)
 	cmd := &cobra.Command{
@@ -55,6 +58,7 @@ func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) 
 	flags.StringVar(&key, "key", "", "name of the ApiKey; empty: the name of the merchant followed by -1")
 	flags.StringVar(&secret, "secret-name", "", "Secret for the key; empty: the name of the ApiKey followed by -key")
 	may.Add(cmd)
+	schedule.Add(cmd)
 	write.Add(cmd, c.IOStreams)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if spec.DisplayName == "" {
@@ -73,6 +77,9 @@ func OnboardCommand(access *cluster.Access, streams genericiooptions.IOStreams) 
 		}
 		apiKey := keys.New(key, merchant.Name, secret, keys.DefaultOverlap)
 		apiKey.Spec.Permissions = may
+		if err := schedule.Apply(apiKey, c.now()); err != nil {
+			return err
+		}
 		if err := cluster.CheckName("Merchant", merchant.Name); err != nil {
 			return err
 		}
@@ -102,6 +109,9 @@ func (c *commands) onboard(ctx context.Context, kube *cluster.Cluster, merchant 
 		}
 		if have, want := keys.PermissionsFlag(existingKey.Spec.Permissions), keys.PermissionsFlag(key.Spec.Permissions); have.String() != want.String() {
 			return []string{"permissions (" + have.String() + ")"}
+		}
+		if !existingKey.Spec.ExpiresAt.Equal(key.Spec.ExpiresAt) || !ptr.Equal(existingKey.Spec.Rotation.EverySeconds, key.Spec.Rotation.EverySeconds) {
+			return []string{"rotation.everySeconds or expiresAt"}
 		}
 		return nil
 	})
