@@ -40,12 +40,10 @@ const (
 // publicRoutes are those of the public listener: path, who may call, handler. A key needs the permission of the route. A route without a right
 // is for anyone with the session id.
 func (r *rooms) publicRoutes() web.Routes {
-	withKey, withCurrentKey, byQuery, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, sessions.ByQuery, r.payer.Page
+	withKey, withCurrentKey, forPayer := r.gate.WithKey, r.gate.WithCurrentKey, r.payer.Page
+	lists := sessions.ByQuery(withKey(read, r.sessions.ListOrder), withKey(read, r.sessions.ListReference), withKey(list, r.sessions.ListEnded))
 	return web.Routes{
-		"/api/v1/sessions": {
-			http.MethodGet:  byQuery(withKey(read, r.sessions.ListOrder), withKey(read, r.sessions.ListReference), withKey(list, r.sessions.ListEnded)),
-			http.MethodPost: withKey(create, r.sessions.Create),
-		},
+		"/api/v1/sessions":                  {http.MethodGet: lists, http.MethodPost: withKey(create, r.sessions.Create)},
 		"/api/v1/sessions/{id}":             {http.MethodGet: withKey(read, r.sessions.Get)},
 		"/api/v1/sessions/{id}/cancel":      {http.MethodPost: withKey(cancel, r.sessions.Cancel)},
 		"/api/v1/sessions/{id}/refunds":     {http.MethodPost: withKey(refund, r.sessions.Refund)},

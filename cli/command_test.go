@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -117,7 +118,13 @@ func (s *shell) interruptListening(t *testing.T, line string) (output string, er
 func TestHelp_ExamplesWork(t *testing.T) {
 	t.Parallel()
 	n, paid := shops(t)
-	s := newShell(t, "SESSION_ID="+paid, "XDG_STATE_HOME="+t.TempDir())
+	var shown struct {
+		Reference string `json:"reference"`
+	}
+	if err := json.Unmarshal([]byte(run(t, n.Namespace, "payments show "+paid+" -o json").want(t, terminal.ExitDone).out), &shown); err != nil {
+		t.Fatal(err)
+	}
+	s := newShell(t, "SESSION_ID="+paid, "REFERENCE="+shown.Reference, "XDG_STATE_HOME="+t.TempDir())
 	merchants := "apiVersion: merchant-operator.io/v1alpha1\nkind: Merchant\nmetadata: {name: acme-coffee}\nspec: {displayName: Acme Coffee}\n"
 	if err := os.Mkdir(filepath.Join(s.directory, "merchants"), 0o700); err != nil {
 		t.Fatal(err)

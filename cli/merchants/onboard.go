@@ -103,18 +103,7 @@ func (c *commands) onboard(ctx context.Context, kube *cluster.Cluster, merchant 
 	if err != nil {
 		return err
 	}
-	keepKey, err := mayKeep(ctx, kube, key, existingKey, func() []string {
-		if existingKey.Spec.MerchantRef != key.Spec.MerchantRef || existingKey.DeliverySecretName() != key.DeliverySecretName() {
-			return []string{"merchantRef or delivery"}
-		}
-		if have, want := keys.PermissionsFlag(existingKey.Spec.Permissions), keys.PermissionsFlag(key.Spec.Permissions); have.String() != want.String() {
-			return []string{"permissions (" + have.String() + ")"}
-		}
-		if !existingKey.Spec.ExpiresAt.Equal(key.Spec.ExpiresAt) || !ptr.Equal(existingKey.Spec.Rotation.EverySeconds, key.Spec.Rotation.EverySeconds) {
-			return []string{"rotation.everySeconds or expiresAt"}
-		}
-		return nil
-	})
+	keepKey, err := mayKeep(ctx, kube, key, existingKey, func() []string { return keyDifferences(key, existingKey) })
 	if err != nil {
 		return err
 	}
@@ -149,6 +138,20 @@ func (c *commands) onboard(ctx context.Context, kube *cluster.Cluster, merchant 
 	}
 	c.printNotes(merchant)
 	return write.Finish(ctx, kube, key)
+}
+
+// keyDifferences are those that forbid to keep an ApiKey that is there already.
+func keyDifferences(key, existing *v1alpha1.ApiKey) []string {
+	if existing.Spec.MerchantRef != key.Spec.MerchantRef || existing.DeliverySecretName() != key.DeliverySecretName() {
+		return []string{"merchantRef or delivery"}
+	}
+	if have, want := keys.PermissionsFlag(existing.Spec.Permissions), keys.PermissionsFlag(key.Spec.Permissions); have.String() != want.String() {
+		return []string{"permissions (" + have.String() + ")"}
+	}
+	if !existing.Spec.ExpiresAt.Equal(key.Spec.ExpiresAt) || !ptr.Equal(existing.Spec.Rotation.EverySeconds, key.Spec.Rotation.EverySeconds) {
+		return []string{"rotation.everySeconds or expiresAt"}
+	}
+	return nil
 }
 
 // printNotes says what a person may not expect of a new merchant, or has to pass on.

@@ -102,7 +102,7 @@ func (c *commands) listPaymentsCommand() *cobra.Command {
 		Example: "  kubectl merchant payments list acme-coffee -n shops\n" +
 			"  kubectl merchant payments list acme-coffee -n shops --day yesterday --status COMPLETED -o json\n" +
 			"  kubectl merchant payments list acme-coffee -n shops --order 1001\n" +
-			"  kubectl merchant payments list acme-coffee -n shops --reference PHPG-2J6W\n" +
+			"  kubectl merchant payments list acme-coffee -n shops --reference $REFERENCE\n" +
 			"  printenv API_KEY | kubectl merchant payments list --key-stdin",
 		Args:              terminal.Arguments("[MERCHANT]"),
 		ValidArgsFunction: c.access.CompleteMerchants,
