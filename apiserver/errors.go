@@ -48,6 +48,7 @@ var answers = []struct {
 	{as[*session.FieldError], http.StatusBadRequest, "invalid_request", ownMessage},
 	{is(clientaddr.ErrMalformed), http.StatusBadRequest, "invalid_request", "X-Forwarded-For is malformed"},
 	{as[web.UnknownFieldError], http.StatusBadRequest, "unknown_field", ownMessage},
+	{is(web.ErrBodyTimeout), http.StatusRequestTimeout, "request_timeout", "the body did not come within 10 seconds"},
 	{is(store.ErrIdempotencyMismatch), http.StatusBadRequest, "idempotency_mismatch", "Idempotency-Key was already used for a different charge"},
 
 	{as[caller.UnauthorizedError], http.StatusUnauthorized, noCode, badKey},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,6 +24,23 @@ type RequestError string
 
 func (e RequestError) Error() string { return string(e) }
 
+// ErrBodyTimeout means that the body did not come within the time that a client has to send a request.
+var ErrBodyTimeout = errors.New("the body did not come in time")
+
+// timedBody is the body of a request, and knows whether reading it took too long. The server cancels the request then.
+type timedBody struct {
+	io.ReadCloser
+
+	late bool
+}
+
+// Read reads the body.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.late = b.late || err != nil && errors.Is(err, os.ErrDeadlineExceeded)
+	return n, err
+}
+
 // UnknownFieldError is a field that the service does not know, sent with a test key.
 type UnknownFieldError struct{ Name string }
 
@@ -39,6 +57,8 @@ func ReadObject(w http.ResponseWriter, r *http.Request) (*Object, error) {
 	case errors.As(err, &tooLarge):
 		w.Header().Set("Connection", "close") // instead of reading the rest
 		return nil, RequestError("body is larger than 16 KiB")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, ErrBodyTimeout
 	case err != nil:
 		return nil, RequestError("body could not be read")
 	case !utf8.Valid(body):

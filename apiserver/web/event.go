@@ -26,6 +26,7 @@ type Event struct {
 
 	server   *Server
 	recorder recorder
+	body     timedBody
 	limit    string        // over which the request was; empty: none
 	overload bool          // its response was Answer.Overload
 	held     time.Duration // see Hold

@@ -50,8 +50,12 @@ func (e *Event) Answer(err error) Answer { return e.server.Answer(err) }
 // BeginError sets the headers of the response to an error, and logs it if it is ours: no other place logs errors of requests. A client
 // that is gone needs no body.
 func (e *Event) BeginError(w http.ResponseWriter, r *http.Request, err error) (answer Answer, gone bool) {
+	canceled := errors.Is(err, context.Canceled) && r.Context().Err() != nil
+	if canceled && e.body.late { // the server has cancelled the request, and its client waits for a response
+		err, canceled = ErrBodyTimeout, false
+	}
 	e.Err = err
-	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+	if canceled {
 		w.WriteHeader(statusClientGone)
 		return Answer{}, true
 	}

@@ -151,6 +151,10 @@ func preflight(_ *Event, w http.ResponseWriter, _ *http.Request) error {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, next Handler) {
 	start := time.Now()
 	e := &Event{server: s, recorder: recorder{ResponseWriter: w}}
+	if r.Body != nil && r.Body != http.NoBody {
+		e.body.ReadCloser = r.Body
+		r.Body = &e.body
+	}
 	r, span := s.trace(r)
 	id := s.requestID(r)
 	s.metrics.inFlight.Inc()

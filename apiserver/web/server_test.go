@@ -1,12 +1,16 @@
 package web
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -28,6 +32,8 @@ func newServer(t *testing.T, methods Methods) (*Server, *[]Event) {
 			switch {
 			case errors.Is(err, admission.ErrRateLimited):
 				return Answer{Status: http.StatusTooManyRequests}
+			case errors.Is(err, ErrBodyTimeout):
+				return Answer{Status: http.StatusRequestTimeout}
 			case errors.Is(err, errOverload):
 				return Answer{Status: http.StatusServiceUnavailable, Overload: true}
 			}
@@ -122,5 +128,43 @@ func TestMetrics_Count(t *testing.T) {
 				t.Errorf("counted %v, want %v", got, row.want)
 			}
 		})
+	}
+}
+
+// A client that does not send its body in time, and waits for the response, gets 408: whether the handler ends with the error of the body
+// or with what the cancelled request made of another one.
+func TestServer_LateBody(t *testing.T) {
+	for name, fail := range map[string]func(r *http.Request, err error) error{
+		"the error of the body":    func(_ *http.Request, err error) error { return err },
+		"of the cancelled request": func(r *http.Request, _ error) error { return fmt.Errorf("admit: %w", r.Context().Err()) },
+	} {
+		for _, length := range []int{10, 10_000} {
+			t.Run(fmt.Sprint(name, ", ", length, " bytes"), func(t *testing.T) {
+				s, _ := newServer(t, Methods{http.MethodPost: func(_ *Event, w http.ResponseWriter, r *http.Request) error {
+					_, err := ReadObject(w, r)
+					return fail(r, err)
+				}})
+				server := httptest.NewUnstartedServer(s)
+				server.Config.ReadTimeout = 100 * time.Millisecond
+				server.Start()
+				t.Cleanup(server.Close)
+				connection, err := net.Dial("tcp", server.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = connection.Close() })
+				if _, err := fmt.Fprintf(connection, "POST /api/thing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", length); err != nil {
+					t.Fatal(err)
+				}
+				response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = response.Body.Close() })
+				if response.StatusCode != http.StatusRequestTimeout {
+					t.Errorf("%s", response.Status)
+				}
+			})
+		}
 	}
 }
