@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 
 	"github.com/merchant-operator/merchant-operator/apiserver/payer/page"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
@@ -35,7 +36,10 @@ func (h *Handler) PlayRail(e *web.Event, w http.ResponseWriter, r *http.Request)
 		return ErrCrossOrigin
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	outcome := session.Status(r.PostFormValue("outcome"))
+	if err := r.ParseForm(); errors.Is(err, os.ErrDeadlineExceeded) {
+		return web.ErrBodyTimeout
+	}
+	outcome := session.Status(r.PostForm.Get("outcome"))
 	if outcome != session.Completed && outcome != session.Failed {
 		return web.RequestError("outcome " + session.OutcomeRule)
 	}

@@ -152,8 +152,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, next Handler) {
 	start := time.Now()
 	e := &Event{server: s, recorder: recorder{ResponseWriter: w}}
 	if r.Body != nil && r.Body != http.NoBody {
-		e.body.ReadCloser = r.Body
-		r.Body = &e.body
+		copied := *r // the server looks at the body of its own request after the response
+		e.body.ReadCloser, copied.Body = r.Body, &e.body
+		r = &copied
 	}
 	r, span := s.trace(r)
 	id := s.requestID(r)

@@ -131,6 +131,35 @@ func TestMetrics_Count(t *testing.T) {
 	}
 }
 
+// A client that waits for leave to send its body, and gets none, has its response at once.
+func TestServer_RefusedBeforeTheBody(t *testing.T) {
+	s, _ := newServer(t, Methods{http.MethodPost: func(*Event, http.ResponseWriter, *http.Request) error { return admission.ErrRateLimited }})
+	server := httptest.NewUnstartedServer(s)
+	const never = time.Hour
+	server.Config.ReadTimeout = never
+	server.Start()
+	t.Cleanup(server.Close)
+	connection, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprint(connection, "POST /api/thing HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("%s", response.Status)
+	}
+}
+
 // A client that does not send its body in time, and waits for the response, gets 408: whether the handler ends with the error of the body
 // or with what the cancelled request made of another one.
 func TestServer_LateBody(t *testing.T) {
