@@ -4,8 +4,9 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"k8s.io/utils/lru"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -152,8 +153,7 @@ type history struct {
 
 // histories keep what was counted, so that a page reads only what is new. They are safe for concurrent use.
 type histories struct {
-	mu        sync.Mutex
-	byAccount map[historyKey]keptHistory
+	byAccount *lru.Cache // keptHistory by historyKey
 }
 
 // historyKey names the counts of an account on a calendar: another day or time zone has others.
@@ -169,12 +169,11 @@ type keptHistory struct {
 	until time.Time
 }
 
-func newHistories() *histories { return &histories{byAccount: map[historyKey]keptHistory{}} }
+func newHistories() *histories { return &histories{lru.New(maxHistories)} }
 
 func (h *histories) get(key historyKey, now time.Time) (keptHistory, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	kept, known := h.byAccount[key]
+	found, _ := h.byAccount.Get(key)
+	kept, known := found.(keptHistory)
 	if !known || !now.Before(kept.until) {
 		return keptHistory{history{counted: new(counts)}, now.Add(keptFor)}, false
 	}
@@ -183,15 +182,9 @@ func (h *histories) get(key historyKey, now time.Time) (keptHistory, bool) {
 }
 
 func (h *histories) put(key historyKey, kept keptHistory) {
-	if kept.counted.size() > maxAmounts {
-		return
+	if kept.counted.size() <= maxAmounts {
+		h.byAccount.Add(key, kept)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.byAccount[key]; !known && len(h.byAccount) >= maxHistories {
-		clear(h.byAccount)
-	}
-	h.byAccount[key] = kept
 }
 
 // days are what a page shows of an account.
@@ -217,8 +210,12 @@ func (h *Handler) count(ctx context.Context, merchant *v1alpha1.Merchant, test b
 	first := shown.starts[shownDays-1]
 	scan := countScan{h: h, merchant: merchant, test: test, calendar: &shown.calendar, left: reads}
 
-	// What is new: from the end of what is settled.
-	settled, unsettled := now.Add(-settledAfter), new(counts)
+	// What is new: from the end of what is settled. Entries have the milliseconds of Redis, so that a finer end would count some twice; so would
+	// one that moves back, with the clock of this machine.
+	settled, unsettled := now.Add(-settledAfter).Truncate(time.Millisecond), new(counts)
+	if known && settled.Before(kept.settled) {
+		settled = kept.settled
+	}
 	fresh := history{counted: new(counts), settled: settled}
 	query := store.EndedQuery{From: first}
 	if known {
@@ -231,6 +228,9 @@ func (h *Handler) count(ctx context.Context, merchant *v1alpha1.Merchant, test b
 	case known && fresh.whole:
 		kept.counted.add(fresh.counted)
 		kept.settled = settled
+		if fresh.since.After(kept.since) { // more was dropped meanwhile than was counted
+			kept.since = fresh.since
+		}
 	default: // nothing was counted before, or there is a gap
 		kept.history = fresh
 	}

@@ -136,6 +136,8 @@ type dayTotals struct {
 	// More: the day has more payments than were counted, which are those since Counted.
 	More    bool
 	Counted template.HTML
+	// Since is from when on payments of the day are kept; empty: all are.
+	Since template.HTML
 }
 
 // totals are what moved of a currency.
@@ -381,6 +383,9 @@ func (h *Handler) newTotals(counted *days, currency string) *dayTotals {
 	all := &dayTotals{Date: today.Format("Mon 2 Jan"), More: counted.more && counted.counted.After(today)}
 	if all.More {
 		all.Counted = shopTime(counted.counted, today.Location(), "15:04")
+	}
+	if counted.since.After(today) {
+		all.Since = shopTime(counted.since, today.Location(), "15:04")
 	}
 	sums := slices.Clone(counted.days[0])
 	sums.add(moved{currency: currency})

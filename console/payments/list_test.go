@@ -12,6 +12,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
 
@@ -81,4 +82,38 @@ func (f *countedFeeds) ReadEnded(ctx context.Context, _ store.Account, _ store.E
 	f.reading.Add(1)
 	<-ctx.Done()
 	return store.EndedPage{}, ctx.Err()
+}
+
+// oneFeed has one payment, and reads from the millisecond of a query on, as the store does.
+type oneFeed struct {
+	Store
+
+	paid store.EndedSession
+}
+
+func (f oneFeed) ReadEnded(_ context.Context, _ store.Account, query store.EndedQuery) (store.EndedPage, error) {
+	if int64(f.paid.Entry.Millis) < query.From.UnixMilli() || query.Before != (feed.EntryID{}) && f.paid.Entry.Millis >= query.Before.Millis {
+		return store.EndedPage{Since: query.From}, nil
+	}
+	return store.EndedPage{Since: query.From, Sessions: []store.EndedSession{f.paid}}, nil
+}
+
+// A payment of the millisecond in which ends what is settled is counted once, also when the clock goes back between two pages.
+func TestCount_Once(t *testing.T) {
+	paidAt := time.UnixMilli(1_800_000_000_123)
+	now := paidAt.Add(settledAfter + 400*time.Microsecond)
+	one := store.EndedSession{Entry: feed.EntryID{Millis: uint64(paidAt.UnixMilli())}}
+	one.Charge.AmountCents, one.Currency = 125, "EUR"
+	merchant := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", UID: "3f333df6-90a4-4fda-8dd3-9485d27cee36"}}
+	h := New(Options{Store: oneFeed{paid: one}, Pages: &web.Pages{Now: func() time.Time { return now }}})
+	for _, step := range []time.Duration{0, 0, time.Second, -2 * time.Second, time.Second} {
+		now = now.Add(step)
+		counted, err := h.count(t.Context(), merchant, false, countedReads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := counted.counts.days[0].of("EUR").paid; got != 125 {
+			t.Errorf("after %s: paid %d, want 125", step, got)
+		}
+	}
 }
