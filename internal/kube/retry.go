@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"reflect"
 	"time"
 
@@ -19,12 +18,12 @@ import (
 )
 
 // retryDelays are the pauses between two attempts to reach the Kubernetes API, from 0.2 to 2 s with the jitter: a key that is disabled as soon
-// as it is back is to be refused within five seconds, and a handful of replicas may ask so often.
+// as it is back is to be refused within five seconds, and each kind of each watched namespace asks for itself.
 func retryDelays() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: time.Second}
 }
 
-// retryLogInterval is between two messages about an API that does not answer, for each source.
+// retryLogInterval is the time between two messages about an API that does not answer, for each source.
 const retryLogInterval = 30 * time.Second
 
 // retrying returns a source whose lists and watches are tried until the Kubernetes API has answered, or the context ends. A reflector would
@@ -70,12 +69,12 @@ func retry[T any](ctx context.Context, log *rate.Sometimes, ask func() (T, error
 	}
 }
 
-// answered reports whether an error is for the reflector to decide about, which lists anew after 410 and waits after 429: an error of the
-// Kubernetes API but 5xx, or of something else than the request.
+// answered reports whether an error is for the reflector to decide about, which lists anew after 410 and waits after 429: an answer of the
+// Kubernetes API other than 5xx, or a page that is too large for this process.
 func answered(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		// A reflector that has seen a later version than this server, with status 504, asks for less.
 		return status.Status().Code < http.StatusInternalServerError || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 	}
-	return !errors.Is(err, errNoWatch) && !errors.As(err, new(*url.Error))
+	return errors.Is(err, errPageTooLarge)
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -35,6 +36,7 @@ func TestRetrying_Outage(t *testing.T) {
 		"503":                {list: apierrors.NewServiceUnavailable("starting"), watch: apierrors.NewServiceUnavailable("starting")},
 		"500":                {list: apierrors.NewInternalError(errors.New("no etcd")), watch: apierrors.NewInternalError(errors.New("no etcd"))},
 		"the connection breaks before the answers": {list: refused, watched: empty},
+		"an answer breaks off":                     {list: io.ErrUnexpectedEOF, watch: io.ErrUnexpectedEOF},
 	} {
 		for what, ask := range map[string]func(context.Context, *cache.ListWatch) error{
 			"list": func(ctx context.Context, source *cache.ListWatch) error {
