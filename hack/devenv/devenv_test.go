@@ -232,7 +232,7 @@ func descendants(t *testing.T, parent int) map[string]int {
 // chargeAndSettle creates a session on one replica, settles it as the sample rail, reads it on the other, and waits for the webhook.
 func chargeAndSettle(t *testing.T, env map[string]string) {
 	t.Helper()
-	var session struct{ SessionID, Status string }
+	var session struct{ SessionID, Status, Reference string }
 	request(t, http.MethodPost, env["API_URL"]+"/api/v1/sessions", env["API_KEY"], `{"amountCents": 1250, "customerEmail": "ada@example.com"}`, http.StatusCreated, &session)
 	request(t, http.MethodPost, env["INTERNAL_URL"]+"/internal/v1/sessions/"+session.SessionID+"/settlement", env["RAIL_TOKEN"],
 		`{"paymentRef": "card-1", "outcome": "COMPLETED", "amountCents": 1250}`, http.StatusOK, nil)
@@ -251,7 +251,7 @@ func chargeAndSettle(t *testing.T, env map[string]string) {
 		var mails []mailtest.Message
 		request(t, http.MethodGet, env["MAIL_SINK_URL"]+"/messages", "", "", http.StatusOK, &mails)
 		return slices.ContainsFunc(mails, func(m mailtest.Message) bool {
-			return m.To == "ada@example.com" && strings.Contains(m.Text, session.SessionID[len(session.SessionID)-8:])
+			return m.To == "ada@example.com" && session.Reference != "" && strings.Contains(m.Text, session.Reference)
 		})
 	})
 }

@@ -26,6 +26,9 @@
 {{- end -}}
 {{- end -}}
 {{- if and (eq (int .Values.dispatcher.replicas) 0) (not .Values.dispatcher.paused) }}{{ fail "dispatcher.replicas: must be at least 1, because Redis grows without a dispatcher until it refuses every charge; to pause it, set dispatcher.paused" }}{{ end -}}
+{{- range .Values.operator.extraArgs }}
+{{- if hasPrefix "--leader-identity" . }}{{ fail "operator.extraArgs: --leader-identity must differ between pods; the chart sets it" }}{{ end -}}
+{{- end -}}
 {{- if and .Values.ingress.tlsSecretName (not .Values.ingress.hosts) }}{{ fail "ingress.hosts: set the hosts of ingress.tlsSecretName" }}{{ end -}}
 {{- if and .Values.receipts.smtpURL (not .Values.receipts.from) }}{{ fail "receipts.from: set it for receipts.smtpURL, to the address that receipts come from" }}{{ end -}}
 {{- if and .Values.receipts.from (not .Values.receipts.smtpURL) }}{{ fail "receipts.smtpURL: set it for receipts.from" }}{{ end -}}

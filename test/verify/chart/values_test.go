@@ -50,6 +50,7 @@ func TestValues_Invalid(t *testing.T) {
 		"a greeting of two words":      {"receipts: {smtpURL: 'smtps://mail.example.com', from: a@b.example, helo: 'a b'}", []string{"/receipts/helo", "does not match"}},
 		"receipts from nobody":         {"receipts: {smtpURL: 'smtps://mail.example.com'}", []string{"receipts.from"}},
 		"receipts by no server":        {"receipts: {from: a@b.example}", []string{"receipts.smtpURL"}},
+		"one leader's name for all":    {"operator: {extraArgs: [--leader-identity=x]}", []string{"operator.extraArgs", "--leader-identity"}},
 		"no dispatcher":                {"dispatcher: {replicas: 0}", []string{"dispatcher.replicas", "dispatcher.paused"}},
 		"a rail without its namespace": {"rails: [{serviceAccountName: card}]", []string{"rails: set namespace"}},
 	}
