@@ -279,7 +279,7 @@ func (g *gate) visibleMerchant(ctx context.Context, p login.Person, key client.O
 	return &merchant, nil
 }
 
-// checkSeen returns web.ErrNotFound unless the person may see the Merchant. Other errors: those of rights.Reviewer.
+// checkSeen returns web.ErrNotFound unless the person may see the Merchant, or an error of rights.Reviewer.
 func (g *gate) checkSeen(ctx context.Context, p login.Person, key client.ObjectKey) error {
 	if watched := g.namespaces; len(watched) > 0 && !slices.Contains(watched, key.Namespace) {
 		return web.ErrNotFound

@@ -24,7 +24,7 @@ type owedRefunds struct {
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
-// owedRefund is money that the calling account has to send back, and what it confirms then.
+// owedRefund is money that the calling account has to send back, with the names under which it confirms the refund.
 type owedRefund struct {
 	SessionID   string `json:"sessionId"`
 	PaymentRef  string `json:"paymentRef"`

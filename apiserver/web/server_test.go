@@ -131,12 +131,11 @@ func TestMetrics_Count(t *testing.T) {
 	}
 }
 
-// A client that waits for leave to send its body, and gets none, has its response at once.
-func TestServer_RefusedBeforeTheBody(t *testing.T) {
-	s, _ := newServer(t, Methods{http.MethodPost: func(*Event, http.ResponseWriter, *http.Request) error { return admission.ErrRateLimited }})
-	server := httptest.NewUnstartedServer(s)
-	const never = time.Hour
-	server.Config.ReadTimeout = never
+// exchange sends the beginning of a request to a server with this ReadTimeout, and returns the status of the response.
+func exchange(t *testing.T, handler http.Handler, readTimeout time.Duration, request string) int {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ReadTimeout = readTimeout
 	server.Start()
 	t.Cleanup(server.Close)
 	connection, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -147,7 +146,7 @@ func TestServer_RefusedBeforeTheBody(t *testing.T) {
 	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprint(connection, "POST /api/thing HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n"); err != nil {
+	if _, err := fmt.Fprint(connection, request); err != nil {
 		t.Fatal(err)
 	}
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
@@ -155,8 +154,15 @@ func TestServer_RefusedBeforeTheBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = response.Body.Close() })
-	if response.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("%s", response.Status)
+	return response.StatusCode
+}
+
+// A client that waits for leave to send its body, and gets none, has its response at once.
+func TestServer_RefusedBeforeTheBody(t *testing.T) {
+	s, _ := newServer(t, Methods{http.MethodPost: func(*Event, http.ResponseWriter, *http.Request) error { return admission.ErrRateLimited }})
+	request := "POST /api/thing HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+	if status := exchange(t, s, time.Hour, request); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
 	}
 }
 
@@ -173,25 +179,9 @@ func TestServer_LateBody(t *testing.T) {
 					_, err := ReadObject(w, r)
 					return fail(r, err)
 				}})
-				server := httptest.NewUnstartedServer(s)
-				server.Config.ReadTimeout = 100 * time.Millisecond
-				server.Start()
-				t.Cleanup(server.Close)
-				connection, err := net.Dial("tcp", server.Listener.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = connection.Close() })
-				if _, err := fmt.Fprintf(connection, "POST /api/thing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", length); err != nil {
-					t.Fatal(err)
-				}
-				response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = response.Body.Close() })
-				if response.StatusCode != http.StatusRequestTimeout {
-					t.Errorf("%s", response.Status)
+				request := fmt.Sprintf("POST /api/thing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", length)
+				if status := exchange(t, s, 100*time.Millisecond, request); status != http.StatusRequestTimeout {
+					t.Errorf("status %d", status)
 				}
 			})
 		}

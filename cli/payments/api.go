@@ -131,7 +131,7 @@ const (
 type call struct {
 	method, path string
 	query        url.Values
-	// idempotencyKey and body are those of a POST.
+	// idempotencyKey and body are set for a POST only.
 	idempotencyKey string
 	body           []byte
 }

@@ -182,7 +182,7 @@ var paymentStatuses = map[session.Status]paymentStatus{
 	session.Cancelled: {"status.cancelled", ""},
 }
 
-// Statuses that a list has besides those of sessions.
+// Statuses of rows of the list that are no status of a session.
 var (
 	statusRefunded   = paymentStatus{"status.refunded", "back"}
 	statusPartly     = paymentStatus{"status.refunded.partly", "back"}

@@ -37,7 +37,7 @@ func (h *Handler) search(ctx context.Context, page *listPage, before feed.EntryI
 	return h.inTurn(ctx, page.Merchant, func() error { return h.addRefunds(ctx, page.Rows) })
 }
 
-// searchIndexes finds what needs no search of the feed: the payments of an order, and that of a receipt.
+// searchIndexes finds what needs no search of the feed: the payments of an order, and the payment of a receipt.
 func (h *Handler) searchIndexes(ctx context.Context, page *listPage, zone *time.Location) error {
 	account := newAccount(page.Merchant, page.Test)
 	found, err := h.Store.ReadOrderSessions(ctx, account, page.Search)
