@@ -14,8 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/text/language"
-
+	"github.com/merchant-operator/merchant-operator/internal/locale"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
@@ -26,7 +25,7 @@ var files embed.FS
 type Pages struct {
 	templates    *template.Template
 	translations []translation
-	matcher      language.Matcher
+	languages    locale.Matcher
 	style        stylesheet
 	script       Asset
 	retry        Asset // the script of pages about an error that passes
@@ -47,7 +46,7 @@ func New() (*Pages, error) {
 	if p.templates, err = template.ParseFS(files, "page.html"); err != nil {
 		return nil, fmt.Errorf("parse page.html: %w", err)
 	}
-	if p.translations, p.matcher, err = readTranslations(); err != nil {
+	if p.translations, p.languages, err = readTranslations(); err != nil {
 		return nil, err
 	}
 	if p.style, err = newStylesheet(); err != nil {

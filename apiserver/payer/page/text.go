@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io/fs"
-	"strings"
 
 	"golang.org/x/text/language"
 
+	"github.com/merchant-operator/merchant-operator/internal/locale"
 	"github.com/merchant-operator/merchant-operator/internal/money"
 )
-
-// defaultLanguage is that of payers who want none of ours.
-const defaultLanguage = "en"
 
 // texts are all texts of the pages in one language, texts/<language>.json.
 type texts struct {
@@ -72,63 +68,32 @@ type translation struct {
 }
 
 // readTranslations returns all languages, the default first, and what picks one of them.
-func readTranslations() ([]translation, language.Matcher, error) {
-	names, err := fs.Glob(files, "texts/*.json")
+func readTranslations() ([]translation, locale.Matcher, error) {
+	tags, err := locale.Languages(files, "texts")
 	if err != nil {
-		return nil, nil, fmt.Errorf("list texts: %w", err)
+		return nil, locale.Matcher{}, err
 	}
-	var all []translation
-	var tags []language.Tag
-	for _, name := range names {
-		lang := strings.TrimSuffix(strings.TrimPrefix(name, "texts/"), ".json")
-		in, tag, err := readTranslation(name, lang)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+	all := make([]translation, len(tags))
+	for i, tag := range tags {
+		if all[i], err = readTranslation(tag); err != nil {
+			return nil, locale.Matcher{}, fmt.Errorf("read the texts in %s: %w", tag, err)
 		}
-		if lang == defaultLanguage {
-			all, tags = append([]translation{in}, all...), append([]language.Tag{tag}, tags...)
-			continue
-		}
-		all, tags = append(all, in), append(tags, tag)
 	}
-	return all, language.NewMatcher(tags), nil
+	return all, locale.NewMatcher(tags), nil
 }
 
-func readTranslation(name, lang string) (translation, language.Tag, error) {
-	tag, err := language.Parse(lang)
+func readTranslation(tag language.Tag) (translation, error) {
+	content, err := files.ReadFile("texts/" + tag.String() + ".json")
 	if err != nil {
-		return translation{}, tag, err
+		return translation{}, err
 	}
-	content, err := files.ReadFile(name)
-	if err != nil {
-		return translation{}, tag, err
-	}
-	in := translation{Lang: lang, Dir: direction(tag), amounts: money.NewFormatter(tag)}
+	in := translation{Lang: tag.String(), Dir: locale.Direction(tag), amounts: money.NewFormatter(tag)}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
-	return in, tag, decoder.Decode(&in.texts)
+	return in, decoder.Decode(&in.texts)
 }
-
-func direction(tag language.Tag) string {
-	if script, _ := tag.Script(); script == language.MustParseScript("Arab") {
-		return "rtl"
-	}
-	return "ltr"
-}
-
-// maxAcceptLanguage is more than any browser sends. To match thousands of languages takes more time than all else of a page, and the page of
-// an error has no limit of requests.
-const maxAcceptLanguage = 512
 
 // translation returns the best language for a header Accept-Language, however malformed it is.
 func (p *Pages) translation(acceptLanguage string) translation {
-	if len(acceptLanguage) > maxAcceptLanguage {
-		return p.translations[0]
-	}
-	preferred, _, err := language.ParseAcceptLanguage(acceptLanguage)
-	if err != nil {
-		return p.translations[0]
-	}
-	_, index, _ := p.matcher.Match(preferred...)
-	return p.translations[index]
+	return p.translations[p.languages.Match(acceptLanguage)]
 }
