@@ -5,7 +5,6 @@ import (
 	"net/url"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/text/language"
 	"k8s.io/utils/lru"
 
 	"github.com/merchant-operator/merchant-operator/console/allowlist"
@@ -41,11 +40,7 @@ const maxWaits, maxPersonWaits = 64, 4
 
 // newConsole returns a console with the role's connections. Its cache of objects is to be started.
 func newConsole(options Options, r *role.Role) (*console, error) {
-	words, err := web.LoadWords(language.English)
-	if err != nil {
-		return nil, err
-	}
-	pages, err := web.NewPages(words, options.Now)
+	pages, err := web.NewPages(options.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +58,7 @@ func newConsole(options Options, r *role.Role) (*console, error) {
 func (c *console) handler() http.Handler {
 	r := &routes{&c.gate, http.NewServeMux()}
 	c.addRoutes(r)
-	return c.middleware.observe(c.middleware.protect(r.mux))
+	return c.pages.InLanguage(c.middleware.observe(c.middleware.protect(r.mux)))
 }
 
 func newGate(options Options, r *role.Role, pages *web.Pages) (g gate, err error) {
@@ -110,7 +105,7 @@ func newRooms(options Options, r *role.Role, g *gate) (all rooms, err error) {
 		return all, err
 	}
 	recorder := audit.New(g.objects, r.Registry, options.Log, options.Now)
-	editor := &edit.Editor{Objects: g.objects, Audit: recorder, Words: g.pages.Words}
+	editor := &edit.Editor{Objects: g.objects, Audit: recorder, Pages: g.pages}
 	waits := web.NewInflight(maxWaits, maxPersonWaits, errTooManyWaits)
 	all = rooms{
 		keys:      keys.New(keys.Options{Objects: g.objects, Issuer: internal, Audit: recorder, Pages: g.pages, Waits: waits, Log: options.Log}),

@@ -61,7 +61,7 @@ func (p *problems) respond(w http.ResponseWriter, r *http.Request, viewer *login
 		http.Redirect(w, r, login.SignInPath+"?"+url.Values{"returnTo": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 		return
 	}
-	page := p.newProblem(err)
+	page := p.newProblem(p.pages.Words(r.Context()), err)
 	if page.Again && r.Method == http.MethodPost && r.ParseForm() == nil { // what was typed is not lost
 		page.Retry, page.Path = r.PostForm, r.URL.Path
 	}
@@ -77,7 +77,7 @@ func (p *problems) respond(w http.ResponseWriter, r *http.Request, viewer *login
 		w.Header().Set("Retry-After", "5")
 		p.log.Warn("request failed", "route", r.Pattern, "error", err)
 	}
-	if err := p.pages.Render(w, page.status, "problem", web.View{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
+	if err := p.pages.Render(w, r, page.status, "problem", web.View{Title: page.Title, Viewer: viewer, Data: page}); err != nil {
 		p.log.Error("could not write a page", "error", err)
 	}
 }
@@ -146,10 +146,10 @@ func both(a, b func(error) bool) func(error) bool {
 	return func(err error) bool { return a(err) && b(err) }
 }
 
-func (p *problems) newProblem(err error) problem {
+func (p *problems) newProblem(words web.Words, err error) problem {
 	var value any = p.origin.String()
 	if git, ok := errors.AsType[*objects.GitManagedError](err); ok {
-		value = git.Error()
+		value = web.ManagerText(git.Manager)
 	}
 	if denied, ok := errors.AsType[*objects.DeniedError](err); ok {
 		value = denied.Reason
@@ -162,5 +162,5 @@ func (p *problems) newProblem(err error) problem {
 	}
 	row := errorPages[slices.IndexFunc(errorPages, func(row errorPage) bool { return row.match(err) })]
 	key := "error." + row.words
-	return problem{status: row.status, Title: p.pages.Words.Text(key + ".title"), Message: p.pages.Words.Text(key, value), SignIn: row.signIn, Again: row.again}
+	return problem{status: row.status, Title: words.Text(key + ".title"), Message: words.Text(key, value), SignIn: row.signIn, Again: row.again}
 }

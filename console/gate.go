@@ -314,6 +314,6 @@ func (r *routes) onKey(method, path, verb string, handle keyHandler) {
 	})
 }
 
-func (g *gate) signedOut(w http.ResponseWriter, _ *http.Request) error {
-	return g.pages.Render(w, http.StatusOK, "signed-out", web.View{Title: "Signed out"})
+func (g *gate) signedOut(w http.ResponseWriter, r *http.Request) error {
+	return g.pages.Render(w, r, http.StatusOK, "signed-out", web.View{Title: g.pages.Words(r.Context()).Text("signedout.title")})
 }

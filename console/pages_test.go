@@ -297,7 +297,7 @@ func (f *fixture) apiKey(m *v1alpha1.Merchant, name string) *v1alpha1.ApiKey {
 func (f *fixture) event(uid types.UID, kind, name, reason, note string) {
 	f.t.Helper()
 	severity := corev1.EventTypeNormal
-	if f.pages.Words.Known("failure." + reason) {
+	if f.pages.Words(f.t.Context()).Known("failure." + reason) {
 		severity = corev1.EventTypeWarning
 	}
 	f.create(&eventsv1.Event{

@@ -40,16 +40,17 @@ func (h *Handler) Check(r *web.Request, keys []*v1alpha1.ApiKey) (Check, error) 
 	if check.Asked == "" {
 		return check, nil
 	}
+	words := h.Pages.Words(r.Context())
 	passes, badAddress := list.Test(check.Asked)
 	switch {
 	case badAddress != nil:
-		check.Answer = h.Pages.Words.Text("allowlist.answer.wrong")
+		check.Answer = words.Text("allowlist.answer.wrong")
 	case passes:
-		check.Answer = h.Pages.Words.Text("allowlist.answer.passes")
+		check.Answer = words.Text("allowlist.answer.passes")
 	case check.ReportOnly:
-		check.Answer = h.Pages.Words.Text("allowlist.answer.reported")
+		check.Answer = words.Text("allowlist.answer.reported")
 	default:
-		check.Answer = h.Pages.Words.Text("allowlist.answer.refused")
+		check.Answer = words.Text("allowlist.answer.refused")
 	}
 	if badAddress == nil && (passes || check.ReportOnly) {
 		check.RefusedKeys, err = refusedKeys(keys, check.Asked)

@@ -7,8 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-
-	"golang.org/x/text/language"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/web"
@@ -29,11 +28,11 @@ func FuzzAllowlist(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	english, err := web.LoadWords(language.English)
+	pages, err := web.NewPages(time.Now)
 	if err != nil {
 		f.Fatal(err)
 	}
-	h := New(Options{Clients: clients, Pages: &web.Pages{Words: english}})
+	h := New(Options{Clients: clients, Pages: pages})
 	f.Fuzz(func(t *testing.T, entries, address string) {
 		if strings.Contains(address, ",") || strings.Trim(address, " \t") == "" {
 			t.Skip() // several addresses, or nothing is asked

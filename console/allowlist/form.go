@@ -25,7 +25,7 @@ type listForm struct {
 }
 
 func (h *Handler) renderForm(w http.ResponseWriter, r *web.Request, status int, form listForm) error {
-	return h.Pages.Render(w, status, "allowlist", r.View(form))
+	return h.Pages.Render(w, r.Request, status, "allowlist", r.View(form))
 }
 
 // ShowForm shows the form of the allowlist.
@@ -58,7 +58,7 @@ func (h *Handler) Edit(w http.ResponseWriter, r *web.Request) error {
 			entries = append(entries, block)
 		}
 	}
-	if problem := h.wrongEntry(entries); problem != "" {
+	if problem := wrongEntry(h.Pages.Words(r.Context()), entries); problem != "" {
 		form.Error = problem
 		return h.renderForm(w, r, http.StatusUnprocessableEntity, form)
 	}
@@ -80,16 +80,16 @@ func (h *Handler) Edit(w http.ResponseWriter, r *web.Request) error {
 }
 
 // wrongEntry says what to write instead of the first wrong entry. The API server refuses the same, in the words of kubectl.
-func (h *Handler) wrongEntry(entries []v1alpha1.IPBlock) string {
+func wrongEntry(words web.Words, entries []v1alpha1.IPBlock) string {
 	for _, entry := range entries {
 		text := string(entry)
 		block, err := netip.ParsePrefix(text)
 		_, addressErr := netip.ParseAddr(text)
 		switch {
 		case err == nil && block != block.Masked():
-			return h.Pages.Words.Text("allowlist.error.bits", text, block.Masked())
+			return words.Text("allowlist.error.bits", text, block.Masked())
 		case err != nil && addressErr != nil:
-			return h.Pages.Words.Text("allowlist.error.form", text)
+			return words.Text("allowlist.error.form", text)
 		}
 	}
 	return ""

@@ -40,27 +40,28 @@ func NewForm(r *web.Request) Form {
 type Editor struct {
 	Objects *objects.Client
 	Audit   *audit.Recorder
-	Words   web.Words
+	Pages   *web.Pages
 }
 
 // Change changes the Merchant until ctx ends, and records the action. If the form is refused, its Error says why, and it is to be shown again. The
 // API server checks the fields: there is one rule for the console and for kubectl.
 func (e *Editor) Change(ctx context.Context, r *web.Request, form *Form, action string, change func(*v1alpha1.Merchant)) (done bool, err error) {
+	words := e.Pages.Words(ctx)
 	refuse := func(message string) (bool, error) {
 		form.Error, form.Generation = message, r.Merchant.Generation
 		return false, nil
 	}
 	if form.Generation != r.Merchant.Generation {
-		return refuse(e.Words.Text("form.changed"))
+		return refuse(words.Text("form.changed"))
 	}
 	changed, err := e.patch(ctx, r.Merchant, change)
 	e.Audit.Record(ctx, audit.Entry{Viewer: r.Viewer, Action: action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: changed.Generation, Err: err})
-	reason, refused := objects.RefusedReason(e.Words, err)
+	reason, refused := objects.RefusedReason(words, err)
 	switch {
 	case refused:
 		return refuse(reason)
 	case apierrors.IsConflict(err):
-		return refuse(e.Words.Text("form.changed"))
+		return refuse(words.Text("form.changed"))
 	case err != nil:
 		return false, objects.Error(action+" of a Merchant", err)
 	}

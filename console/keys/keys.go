@@ -79,11 +79,11 @@ func (h *Handler) ShowNew(w http.ResponseWriter, r *web.Request) error {
 }
 
 func (h *Handler) renderKeyForm(w http.ResponseWriter, r *web.Request, status int, page string, form keyForm) error {
-	form.Merchant, form.Overlaps, form.Clock = r.Merchant, overlaps(), h.Pages.Clock(r.Merchant)
+	form.Merchant, form.Overlaps, form.Clock = r.Merchant, overlaps(), h.Pages.Clock(r.Context(), r.Merchant)
 	if form.Key != nil {
 		form.Manager = gitops.FindManager(form.Key)
 	}
-	return h.Pages.Render(w, status, page, r.View(form))
+	return h.Pages.Render(w, r.Request, status, page, r.View(form))
 }
 
 // Issue creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
@@ -92,6 +92,7 @@ func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
 	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
 	permissions := cmp.Or(r.PostFormValue("permissions"), tillPermissions)
 	form := keyForm{Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions}
+	words := h.Pages.Words(r.Context())
 	refuse := func(message string) error {
 		form.Error = message
 		return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-new", form)
@@ -99,23 +100,23 @@ func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
 	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
 		offer := keyName(form.Name)
 		if offer == "" {
-			return refuse(h.Pages.Words.Text("issue.error.name"))
+			return refuse(words.Text("issue.error.name"))
 		}
 		form.Name = offer
-		return refuse(h.Pages.Words.Text("issue.error.offer", offer))
+		return refuse(words.Text("issue.error.offer", offer))
 	}
 	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
-		return refuse(h.Pages.Words.Text("issue.error.mode"))
+		return refuse(words.Text("issue.error.mode"))
 	}
 	if permissions != tillPermissions && permissions != allPermissions {
-		return refuse(h.Pages.Words.Text("issue.error.permissions"))
+		return refuse(words.Text("issue.error.permissions"))
 	}
 	existing, err := h.Objects.KnownKeys(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
 	if len(existing) >= maxKeys {
-		return refuse(h.Pages.Words.Text("issue.error.many", len(existing)))
+		return refuse(words.Text("issue.error.many", len(existing)))
 	}
 	key := &v1alpha1.ApiKey{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Merchant.Namespace, Name: form.Name},
@@ -127,11 +128,11 @@ func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
 		key.Spec.Permissions = v1alpha1.TillPermissions()
 	}
 	err = h.Objects.Create(r.Context(), key, client.FieldOwner(objects.FieldOwner))
-	switch reason, refused := objects.RefusedReason(h.Pages.Words, err); {
+	switch reason, refused := objects.RefusedReason(words, err); {
 	case refused:
 		return refuse(reason)
 	case apierrors.IsAlreadyExists(err):
-		return refuse(h.Pages.Words.Text("issue.error.taken"))
+		return refuse(words.Text("issue.error.taken"))
 	case err != nil:
 		return objects.Error("create an ApiKey", err)
 	}
@@ -199,8 +200,8 @@ func (e *NotIssuedError) Unwrap() error { return e.cause }
 
 // showKey is the only answer with a key in it.
 func (h *Handler) showKey(w http.ResponseWriter, r *web.Request, page keyPage) error {
-	page.Merchant, page.Clock = r.Merchant, h.Pages.Clock(r.Merchant)
-	return h.Pages.Render(w, http.StatusOK, "key", r.View(page))
+	page.Merchant, page.Clock = r.Merchant, h.Pages.Clock(r.Context(), r.Merchant)
+	return h.Pages.Render(w, r.Request, http.StatusOK, "key", r.View(page))
 }
 
 // ShowForm returns the handler that shows the form of an action on a key.
@@ -215,7 +216,7 @@ func (h *Handler) Rotate(w http.ResponseWriter, r *web.Request, key *v1alpha1.Ap
 	generation, err := strconv.ParseInt(r.PostFormValue("generation"), 10, 64)
 	seconds, overlapErr := strconv.ParseInt(r.PostFormValue("overlap"), 10, 64)
 	if errors.Join(err, overlapErr) != nil || !knownOverlap(seconds) {
-		return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: h.Pages.Words.Text("rotate.error.overlap")})
+		return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-rotate", keyForm{Key: key, Error: h.Pages.Words(r.Context()).Text("rotate.error.overlap")})
 	}
 	issued, err := h.Issuer.Rotate(r.Context(), key, generation, time.Duration(seconds)*time.Second, r.Viewer.User)
 	h.Audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionRotate, Object: key, ID: published.ID(key.UID), Generation: issued.Generation, Err: err})
@@ -274,7 +275,7 @@ func (h *Handler) Delete(w http.ResponseWriter, r *web.Request, key *v1alpha1.Ap
 
 // askKeyName shows the form again in which the person has typed another name than the key's.
 func (h *Handler) askKeyName(w http.ResponseWriter, r *web.Request, key *v1alpha1.ApiKey, page string) error {
-	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: h.Pages.Words.Text("key.error.name", key.Name)}
+	form := keyForm{Key: key, Name: r.PostFormValue("name"), Error: h.Pages.Words(r.Context()).Text("key.error.name", key.Name)}
 	return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, page, form)
 }
 

@@ -109,7 +109,7 @@ func (h *Handler) readRows(ctx context.Context, merchant *v1alpha1.Merchant) (ke
 			case err != nil:
 				return err
 			}
-			rows[i] = new(NewRow(h.Pages.Words, *key, h.Pages.Now()))
+			rows[i] = new(NewRow(h.Pages.Words(ctx), *key, h.Pages.Now()))
 			return nil
 		})
 	}

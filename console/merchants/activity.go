@@ -68,7 +68,7 @@ func (h *Handler) readActivity(ctx context.Context, namespace, kind string, ours
 		for i := range page.Items {
 			event := &page.Items[i]
 			object, ok := ours[event.Regarding.UID]
-			if text := activityText(h.Pages.Words, event); ok && text != "" {
+			if text := activityText(h.Pages.Words(ctx), event); ok && text != "" {
 				found = append(found, activity{lastTime(event), object, text, event.Type == corev1.EventTypeWarning})
 			}
 		}

@@ -102,7 +102,7 @@ func (h *Handler) List(r *http.Request, viewer login.Person) (namespaces []strin
 		if err := h.countToday(ctx, viewer, page.Merchants, page.Total); err != nil {
 			return err
 		}
-		return h.Pages.Render(w, http.StatusOK, "merchants", web.View{Title: "Merchants", Viewer: &viewer, Data: page})
+		return h.Pages.Render(w, r, http.StatusOK, "merchants", web.View{Title: h.Pages.Words(ctx).Text("list.title"), Viewer: &viewer, Data: page})
 	}, nil
 }
 
@@ -188,12 +188,12 @@ func (h *Handler) keyTroubles(ctx context.Context) (map[client.ObjectKey][]strin
 	if err != nil {
 		return nil, err
 	}
-	now, troubles := h.Pages.Now(), map[client.ObjectKey][]string{}
+	words, now, troubles := h.Pages.Words(ctx), h.Pages.Now(), map[client.ObjectKey][]string{}
 	for i := range known {
 		if len(known[i].Status.Conditions) == 0 { // most have none: the cache keeps only the conditions that need attention
 			continue
 		}
-		row, trouble := keys.NewRow(h.Pages.Words, known[i], now), ""
+		row, trouble := keys.NewRow(words, known[i], now), ""
 		switch {
 		case row.Lost:
 			trouble = "trouble.key.lost"

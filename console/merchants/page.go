@@ -54,7 +54,7 @@ func (h *Handler) Show(w http.ResponseWriter, r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return h.Pages.Render(w, http.StatusOK, "merchant", r.TitledView("Integrations", &page))
+	return h.Pages.Render(w, r.Request, http.StatusOK, "merchant", r.TitledView(h.Pages.Words(r.Context()).Text("tabs.integrations"), &page))
 }
 
 // Attention returns what needs attention of the Merchant of a request, for pages of other rooms.
@@ -70,7 +70,7 @@ func (h *Handler) Attention(r *web.Request) (web.Attention, error) {
 }
 
 func (h *Handler) newPage(r *web.Request) merchantPage {
-	return merchantPage{Merchant: r.Merchant, Base: web.MerchantURL(r.Merchant), Clock: h.Pages.Clock(r.Merchant), Manager: gitops.FindManager(r.Merchant)}
+	return merchantPage{Merchant: r.Merchant, Base: web.MerchantURL(r.Merchant), Clock: h.Pages.Clock(r.Context(), r.Merchant), Manager: gitops.FindManager(r.Merchant)}
 }
 
 // readAttention starts the reads of what may need attention, each of which needs no other one. also are reads that need the keys.
@@ -108,7 +108,7 @@ func (h *Handler) addAttention(r *web.Request, page *merchantPage) (err error) {
 	if page.Allowlist, err = h.Allowlist.Check(r, all); err != nil {
 		return err
 	}
-	page.Attention, err = page.attention(h.Pages.Words)
+	page.Attention, err = page.attention(page.Clock.Words)
 	return err
 }
 

@@ -1,8 +1,6 @@
 package objects
 
 import (
-	"fmt"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
@@ -10,13 +8,13 @@ import (
 
 // GitManagedError means that a GitOps tool would undo the change.
 type GitManagedError struct {
-	owner  gitops.Manager
-	object string
+	Manager gitops.Manager
+	object  string
 }
 
-// Error says what to change instead.
+// Error is for the log.
 func (e *GitManagedError) Error() string {
-	return fmt.Sprintf("%s is managed by %s. Change it in Git: %s %s.", e.object, e.owner.Tool, e.owner.Tool, e.owner.Source)
+	return e.object + " is managed by " + e.Manager.Tool
 }
 
 // CheckManager returns a GitManagedError if a GitOps tool applies the object, whose kind is for the message.

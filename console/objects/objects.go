@@ -155,7 +155,8 @@ func RefusedReason(words web.Words, err error) (reason string, refused bool) {
 // invalidValue is the API server's message about a value, which it quotes.
 var invalidValue = regexp.MustCompile(`^Invalid value: ("(?:[^"\\]|\\.)*"): (.*)$`)
 
-// invalidReason returns what the API server says of an invalid object: a line for each value or field.
+// invalidReason returns what is wrong with an invalid object, a line for each value or field: in words, if it is a field of a form, else as the API
+// server says it.
 func invalidReason(words web.Words, err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -166,12 +167,14 @@ func invalidReason(words web.Words, err error) string {
 		if cause.Field == "<nil>" { // rules that were not checked yet: no field of a form
 			continue
 		}
-		reason := cause.Message
-		if cause.Field != "" {
-			reason = cause.Field + ": " + cause.Message
-		}
-		if quoted := invalidValue.FindStringSubmatch(cause.Message); quoted != nil {
+		reason, quoted := cause.Message, invalidValue.FindStringSubmatch(cause.Message)
+		switch key := "invalid." + cause.Field; {
+		case words.Known(key):
+			reason = words.Text(key)
+		case quoted != nil:
 			reason = quoted[1] + " " + quoted[2]
+		case cause.Field != "":
+			reason = cause.Field + ": " + cause.Message
 		}
 		if !slices.Contains(reasons, reason) {
 			reasons = append(reasons, reason)

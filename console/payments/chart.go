@@ -3,6 +3,8 @@ package payments
 import (
 	"html/template"
 	"time"
+
+	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
 // chart is a picture of what moved in equal parts of a time, with the same as a table. It is of one currency.
@@ -48,8 +50,8 @@ type part struct {
 }
 
 // newChart draws the parts, the oldest first.
-func (h *Handler) newChart(parts []part, code string) *chart {
-	format := func(cents int64) string { return h.amounts.Format(cents, code) }
+func newChart(words web.Words, parts []part, code string) *chart {
+	format := func(cents int64) string { return words.Amount(cents, code) }
 	var up, down int64
 	for _, p := range parts {
 		up, down = max(up, p.sum.gross()), max(down, p.sum.refunded)
@@ -75,44 +77,43 @@ func (h *Handler) newChart(parts []part, code string) *chart {
 }
 
 // newDaysChart draws the days of which all payments are kept.
-func (h *Handler) newDaysChart(counted *days, code string) *chart {
+func newDaysChart(clock web.Clock, counted *days, code string) *chart {
 	var parts []part
 	for i := shownDays - 1; i >= 0; i-- {
 		if i > 0 && (counted.starts[i].Before(counted.since) || counted.more && counted.starts[i].Before(counted.counted)) {
 			continue
 		}
-		parts = append(parts, part{counted.starts[i].Format("Mon 2 Jan"), counted.days[i].of(code)})
+		parts = append(parts, part{clock.Words.Date("date.weekday", counted.starts[i]), counted.days[i].of(code)})
 	}
-	picture := h.newChart(parts, code)
-	picture.Title = h.Pages.Words.Count("payments.chart.days", int64(len(parts)))
-	picture.Label = h.Pages.Words.Text("payments.chart.days.label")
+	picture := newChart(clock.Words, parts, code)
+	picture.Title = clock.Words.Count("payments.chart.days", int64(len(parts)))
+	picture.Label = clock.Words.Text("payments.chart.days.label")
 	first := counted.starts[len(parts)-1]
-	picture.Ticks = []string{first.Format("2 Jan"), h.Pages.Words.Text("payments.day.today")}
+	picture.Ticks = []string{clock.Words.Date("date.day", first), clock.Words.Text("payments.day.today")}
 	if len(parts) == 1 {
 		picture.Ticks = picture.Ticks[1:]
 	}
-	zone := first.Location()
 	if !counted.since.IsZero() {
-		picture.Since = shopTime(counted.since, zone, "2 Jan, 15:04")
+		picture.Since = clock.Short(web.Minute, counted.since)
 	}
 	if counted.more {
-		picture.Counted = shopTime(counted.counted, zone, "2 Jan, 15:04")
+		picture.Counted = clock.Short(web.Minute, counted.counted)
 	}
 	return picture
 }
 
 // newHoursChart draws the hours of today.
-func (h *Handler) newHoursChart(counted *days, code string) *chart {
+func newHoursChart(clock web.Clock, counted *days, code string) *chart {
 	var parts []part
 	start, end := counted.today.Bounds()
 	for at := start; at.Before(end); at = at.Add(time.Hour) {
-		parts = append(parts, part{at.Format("15:04"), counted.hours[min(int(at.Sub(start)/time.Hour), hoursOfDay-1)].of(code)})
+		parts = append(parts, part{clock.Words.Date(web.Hour, at), counted.hours[min(int(at.Sub(start)/time.Hour), hoursOfDay-1)].of(code)})
 	}
-	picture := h.newChart(parts, code)
-	picture.Title = h.Pages.Words.HTML("payments.chart.hours")
-	picture.Label = h.Pages.Words.Text("payments.chart.hours.label")
+	picture := newChart(clock.Words, parts, code)
+	picture.Title = clock.Words.HTML("payments.chart.hours")
+	picture.Label = clock.Words.Text("payments.chart.hours.label")
 	for _, hour := range []int{0, 6, 12, 18, 24} {
-		picture.Ticks = append(picture.Ticks, start.Add(end.Sub(start)*time.Duration(hour)/24).Format("15:04"))
+		picture.Ticks = append(picture.Ticks, clock.Words.Date(web.Hour, start.Add(end.Sub(start)*time.Duration(hour)/24)))
 	}
 	return picture
 }

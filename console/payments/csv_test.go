@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/text/language"
-
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -58,12 +56,8 @@ func (r *slowReader) FlushError() error {
 
 // Somebody who reads slowly has a place of a download for ten minutes, however long the file is.
 func TestExport_SlowReader(t *testing.T) {
-	words, err := web.LoadWords(language.English)
-	if err != nil {
-		t.Fatal(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
-		pages, err := web.NewPages(words, time.Now)
+		pages, err := web.NewPages(time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,13 +9,10 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/text/language"
-
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/audit"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/authz"
-	"github.com/merchant-operator/merchant-operator/internal/money"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -59,7 +56,6 @@ type Recorder interface {
 type Handler struct {
 	Options
 
-	amounts   money.Formatter
 	histories *histories
 	reads     *web.Inflight // of ended payments, one after another
 	workbooks *web.Inflight
@@ -75,7 +71,7 @@ func New(options Options) *Handler {
 		options.Downloads = web.NewInflight(most, mostOfPerson, ErrTooManyDownloads)
 	}
 	return &Handler{
-		Options: options, amounts: money.NewFormatter(language.English), histories: newHistories(), reads: web.NewInflight(maxReads, maxReads, ErrTooManyReads),
+		Options: options, histories: newHistories(), reads: web.NewInflight(maxReads, maxReads, ErrTooManyReads),
 		workbooks: web.NewInflight(maxWorkbooks, maxPersonWorkbooks, ErrTooManyDownloads),
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -192,14 +191,14 @@ var (
 	statusArrivedBad = paymentStatus{"status.refused", "off"} // nobody knows whether it was sent back
 )
 
-func (h *Handler) newPaymentRow(s *session.Session, zone *time.Location) paymentRow {
+func newPaymentRow(clock web.Clock, s *session.Session) paymentRow {
 	at := s.EndedAt
 	if at.IsZero() {
 		at = s.CreatedAt
 	}
 	row := paymentRow{
-		ID: s.ID.String(), Order: s.Charge.OrderRef, Amount: h.amounts.Format(s.Charge.AmountCents, s.Currency),
-		Status: paymentStatuses[s.Status], At: shopTime(at, zone, "2 Jan, 15:04"), Unpaid: s.Status != session.Completed, session: *s,
+		ID: s.ID.String(), Order: s.Charge.OrderRef, Amount: clock.Words.Amount(s.Charge.AmountCents, s.Currency),
+		Status: paymentStatuses[s.Status], At: clock.Short(web.Minute, at), Unpaid: s.Status != session.Completed, session: *s,
 	}
 	if !row.Unpaid {
 		row.Net = row.Amount
@@ -208,28 +207,28 @@ func (h *Handler) newPaymentRow(s *session.Session, zone *time.Location) payment
 }
 
 // newEndedRow returns the row of an entry of the feed.
-func (h *Handler) newEndedRow(entry *store.EndedSession, zone *time.Location) paymentRow {
-	row := h.newPaymentRow(&entry.Session, zone)
+func newEndedRow(clock web.Clock, entry *store.EndedSession) paymentRow {
+	row := newPaymentRow(clock, &entry.Session)
 	row.Entry = entry.Entry.String()
 	if entry.Refused != nil || entry.Refund != nil {
-		row.At, row.Unpaid = shopTime(entry.Entry.RecordedAt(), zone, "2 Jan, 15:04"), false
+		row.At, row.Unpaid = clock.Short(web.Minute, entry.Entry.RecordedAt()), false
 	}
 	switch {
 	case entry.Refused != nil:
 		row.refused, row.Status = entry.Refused, statusArrivedBad
-		row.Amount = h.amounts.Format(entry.Refused.AmountCents, entry.Refused.Currency)
+		row.Amount = clock.Words.Amount(entry.Refused.AmountCents, entry.Refused.Currency)
 		row.Net = row.Amount
 	case entry.Refund != nil:
 		row.refund, row.Status, row.Amount = true, statusRefund, ""
-		row.Refunded = h.amounts.Format(entry.Refund.AmountCents, entry.Refund.Currency)
-		row.Net = h.amounts.Format(-entry.Refund.AmountCents, entry.Refund.Currency)
+		row.Refunded = clock.Words.Amount(entry.Refund.AmountCents, entry.Refund.Currency)
+		row.Net = clock.Words.Amount(-entry.Refund.AmountCents, entry.Refund.Currency)
 	}
 	return row
 }
 
 // addRefunds fills in what went back of the payments of the rows, which the list does not know: it has them as they ended.
 func (h *Handler) addRefunds(ctx context.Context, rows []paymentRow) error {
-	ofSession := map[session.ID][]*paymentRow{}
+	words, ofSession := h.Pages.Words(ctx), map[session.ID][]*paymentRow{}
 	for i := range rows {
 		if row := &rows[i]; !row.refund && !row.Unpaid {
 			ofSession[row.session.ID] = append(ofSession[row.session.ID], row)
@@ -244,7 +243,7 @@ func (h *Handler) addRefunds(ctx context.Context, rows []paymentRow) error {
 				return nil
 			}
 			for _, row := range ofOne {
-				h.addStory(row, &story)
+				addStory(words, row, &story)
 			}
 			return err
 		})
@@ -253,7 +252,7 @@ func (h *Handler) addRefunds(ctx context.Context, rows []paymentRow) error {
 }
 
 // addStory fills in what became of the money of a row.
-func (h *Handler) addStory(row *paymentRow, story *session.Story) {
+func addStory(words web.Words, row *paymentRow, story *session.Story) {
 	if row.refused != nil {
 		at := slices.IndexFunc(story.Refused, func(p session.RefusedPayment) bool { return p.Ref == row.refused.Ref && p.Rail == row.refused.Rail })
 		switch {
@@ -270,18 +269,9 @@ func (h *Handler) addStory(row *paymentRow, story *session.Story) {
 	case back >= row.session.Charge.AmountCents && back > 0:
 		row.Status = statusRefunded
 	case back > 0:
-		row.Status, row.Back = statusPartly, h.amounts.Format(back, row.session.Currency)
+		row.Status, row.Back = statusPartly, words.Amount(back, row.session.Currency)
 	}
-	row.Asked = h.positive(asked, row.session.Currency)
-}
-
-// shopTime is a time on the clock of the shop; empty: there is none. No script replaces it by the viewer's own time: a day of payments is the shop's.
-func shopTime(at time.Time, zone *time.Location, layout string) template.HTML {
-	if at.IsZero() {
-		return ""
-	}
-	const text = `<time datetime="%s" data-shop>%s</time>`
-	return template.HTML(fmt.Sprintf(text, at.UTC().Format(time.RFC3339), at.In(zone).Format(layout))) //nolint:gosec // digits and English names of months
+	row.Asked = positive(words, asked, row.session.Currency)
 }
 
 func newAccount(merchant *v1alpha1.Merchant, test bool) store.Account {
@@ -313,9 +303,9 @@ func (h *Handler) readEnded(ctx context.Context, merchant *v1alpha1.Merchant, te
 // List shows the newest payments, with what moved today and on the days before, or what a search finds.
 func (h *Handler) List(w http.ResponseWriter, r *web.Request) error {
 	query := r.URL.Query()
-	test, zone := query.Get("mode") == "test", r.Merchant.Spec.TimeZone.Location()
+	test, clock := query.Get("mode") == "test", h.Pages.Clock(r.Context(), r.Merchant)
 	page := listPage{
-		Merchant: r.Merchant, links: newLinks(r.Merchant, test), Test: test, Zone: zone.String(), Today: payments.DayAt(h.Pages.Now(), zone),
+		Merchant: r.Merchant, links: newLinks(r.Merchant, test), Test: test, Zone: clock.Zone(), Today: payments.DayAt(clock.Now, clock.Location),
 		Search: strings.TrimSpace(cmp.Or(query.Get("q"), query.Get("order"))), First: true, // order: of bookmarks
 	}
 	var before feed.EntryID
@@ -329,21 +319,21 @@ func (h *Handler) List(w http.ResponseWriter, r *web.Request) error {
 	if id, err := session.ParseID(page.Search); err == nil && id.MerchantID() == published.ID(r.Merchant.UID) {
 		return r.LeadTo(w, "/payments/"+id.String())
 	}
-	if err := h.fill(r, &page, before, zone); err != nil {
+	if err := h.fill(r, &page, before, clock); err != nil {
 		return err
 	}
-	return h.Pages.Render(w, http.StatusOK, "payments", r.TitledView(h.Pages.Words.Text("payments.live"), &page))
+	return h.Pages.Render(w, r.Request, http.StatusOK, "payments", r.TitledView(clock.Words.Text("payments.live"), &page))
 }
 
 // fill reads what the page shows: what a search finds, or a page of the list, whose first one has the totals too.
-func (h *Handler) fill(r *web.Request, page *listPage, before feed.EntryID, zone *time.Location) error {
+func (h *Handler) fill(r *web.Request, page *listPage, before feed.EntryID, clock web.Clock) error {
 	if page.Search != "" {
-		return h.search(r.Context(), page, before, zone)
+		return h.search(r.Context(), page, before, clock)
 	}
 	reads, ctx := errgroup.WithContext(r.Context())
-	reads.Go(func() error { return h.fillRows(ctx, page, before, zone) })
+	reads.Go(func() error { return h.fillRows(ctx, page, before, clock) })
 	if page.First {
-		reads.Go(func() error { return h.fillTotals(ctx, page) })
+		reads.Go(func() error { return h.fillTotals(ctx, page, clock) })
 		reads.Go(func() (err error) {
 			page.Attention, err = h.Attention(r)
 			return err
@@ -352,7 +342,7 @@ func (h *Handler) fill(r *web.Request, page *listPage, before feed.EntryID, zone
 	return reads.Wait()
 }
 
-func (h *Handler) fillRows(ctx context.Context, page *listPage, before feed.EntryID, zone *time.Location) error {
+func (h *Handler) fillRows(ctx context.Context, page *listPage, before feed.EntryID, clock web.Clock) error {
 	found, err := h.readEnded(ctx, page.Merchant, page.Test, store.EndedQuery{Before: before, Limit: pageSize, Money: true})
 	if err != nil {
 		return err
@@ -361,40 +351,40 @@ func (h *Handler) fillRows(ctx context.Context, page *listPage, before feed.Entr
 		page.Older = found.Next.String()
 	}
 	for i := range found.Sessions {
-		page.Rows = append(page.Rows, h.newEndedRow(&found.Sessions[i], zone))
+		page.Rows = append(page.Rows, newEndedRow(clock, &found.Sessions[i]))
 	}
 	return h.inTurn(ctx, page.Merchant, func() error { return h.addRefunds(ctx, page.Rows) })
 }
 
 // fillTotals fills in what moved today, and the pictures.
-func (h *Handler) fillTotals(ctx context.Context, page *listPage) error {
+func (h *Handler) fillTotals(ctx context.Context, page *listPage, clock web.Clock) error {
 	counted, err := h.count(ctx, page.Merchant, page.Test, countedReads)
 	if err != nil {
 		return err
 	}
 	currency := string(page.Merchant.Spec.Currency)
-	page.Totals = h.newTotals(&counted, currency)
-	page.Days, page.Hours = h.newDaysChart(&counted, currency), h.newHoursChart(&counted, currency)
+	page.Totals = newTotals(clock, &counted, currency)
+	page.Days, page.Hours = newDaysChart(clock, &counted, currency), newHoursChart(clock, &counted, currency)
 	return nil
 }
 
-func (h *Handler) newTotals(counted *days, currency string) *dayTotals {
+func newTotals(clock web.Clock, counted *days, currency string) *dayTotals {
 	today := counted.starts[0]
-	all := &dayTotals{Date: today.Format("Mon 2 Jan"), More: counted.more && counted.counted.After(today)}
+	all := &dayTotals{Date: clock.Words.Date("date.weekday", today), More: counted.more && counted.counted.After(today)}
 	if all.More {
-		all.Counted = shopTime(counted.counted, today.Location(), "15:04")
+		all.Counted = clock.Short(web.Hour, counted.counted)
 	}
 	if counted.since.After(today) {
-		all.Since = shopTime(counted.since, today.Location(), "15:04")
+		all.Since = clock.Short(web.Hour, counted.since)
 	}
 	sums := slices.Clone(counted.days[0])
 	sums.add(moved{currency: currency})
 	own := slices.IndexFunc(sums, func(m moved) bool { return m.currency == currency })
 	sums = slices.Insert(slices.Delete(slices.Clone(sums), own, own+1), 0, sums[own]) // the merchant's currency comes first
 	for _, sum := range sums {
-		format := func(cents int64) string { return h.amounts.Format(cents, sum.currency) }
+		format := func(cents int64) string { return clock.Words.Amount(cents, sum.currency) }
 		all.Sums = append(all.Sums, totals{
-			Payments: h.Pages.Words.Count("payments.count", sum.payments), Paid: format(sum.paid), Refused: h.positive(sum.refused, sum.currency),
+			Payments: clock.Words.Count("payments.count", sum.payments), Paid: format(sum.paid), Refused: positive(clock.Words, sum.refused, sum.currency),
 			Refunded: format(sum.refunded), Net: format(sum.net()),
 		})
 	}
@@ -426,7 +416,7 @@ func (h *Handler) PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (t
 	case more && len(found.Sessions) == 0: // among many that were not paid
 		return "", nil
 	case more:
-		return h.Pages.Words.HTML("list.paid.more", len(found.Sessions)), nil
+		return h.Pages.Words(ctx).HTML("list.paid.more", len(found.Sessions)), nil
 	}
-	return h.Pages.Words.Count("list.paid", int64(len(found.Sessions))), nil
+	return h.Pages.Words(ctx).Count("list.paid", int64(len(found.Sessions))), nil
 }

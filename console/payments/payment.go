@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/rights"
@@ -48,9 +47,6 @@ type paymentPage struct {
 	Removed bool
 }
 
-// toTheSecond is the layout of the times of one payment.
-const toTheSecond = "2 Jan 2006, 15:04:05"
-
 // refusedPayment is money that arrived and is to be sent back to the payer.
 type refusedPayment struct {
 	Amount    string
@@ -81,15 +77,15 @@ var refundStatuses = map[session.RefundStatus]paymentStatus{
 }
 
 // refunds are of one payment, with what its merchant has asked for, the oldest first.
-func (h *Handler) refunds(all []session.Refund, requests []session.RefundRequest, currency string, zone *time.Location) (refunds []refund) {
+func newRefunds(clock web.Clock, all []session.Refund, requests []session.RefundRequest, currency string) (refunds []refund) {
 	for _, asked := range requests {
 		one := refund{
-			Amount: h.amounts.Format(asked.AmountCents, currency), Reference: asked.ID, Status: refundStatuses[asked.Status],
-			At: shopTime(asked.DecidedAt, zone, toTheSecond), AskedAt: shopTime(asked.RequestedAt, zone, toTheSecond),
+			Amount: clock.Words.Amount(asked.AmountCents, currency), Reference: asked.ID, Status: refundStatuses[asked.Status],
+			At: clock.Short(web.Second, asked.DecidedAt), AskedAt: clock.Short(web.Second, asked.RequestedAt),
 			Reason: asked.Reason, Rejected: asked.RejectReason,
 		}
 		if asked.RejectReason == session.AlreadyRefunded {
-			one.Rejected = h.Pages.Words.Text("refund.already")
+			one.Rejected = clock.Words.Text("refund.already")
 		}
 		refunds = append(refunds, one)
 	}
@@ -98,8 +94,8 @@ func (h *Handler) refunds(all []session.Refund, requests []session.RefundRequest
 			continue
 		}
 		refunds = append(refunds, refund{
-			Amount: h.amounts.Format(one.AmountCents, currency), Reference: one.Ref, Status: refundStatuses[session.RefundConfirmed],
-			At: shopTime(one.At, zone, toTheSecond),
+			Amount: clock.Words.Amount(one.AmountCents, currency), Reference: one.Ref, Status: refundStatuses[session.RefundConfirmed],
+			At: clock.Short(web.Second, one.At),
 		})
 	}
 	return refunds
@@ -145,7 +141,7 @@ func (h *Handler) Show(w http.ResponseWriter, r *web.Request) error {
 			return err
 		}
 	}
-	return h.Pages.Render(w, http.StatusOK, "payment", r.TitledView(page.Amount, page))
+	return h.Pages.Render(w, r.Request, http.StatusOK, "payment", r.TitledView(page.Amount, page))
 }
 
 // endedPayment returns a session as it was when it ended, from its entry in the feed, which is kept for longer than the session. The error is
@@ -167,13 +163,14 @@ func (h *Handler) endedPayment(ctx context.Context, id session.ID, text string) 
 }
 
 func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, story session.Story) (paymentPage, error) {
-	s, zone := story.Session, merchant.Spec.TimeZone.Location()
+	s, clock := story.Session, h.Pages.Clock(ctx, merchant)
+	words := clock.Words
 	page := paymentPage{
-		Merchant: merchant, links: newLinks(merchant, s.ID.TestMode()), Test: s.ID.TestMode(), Zone: zone.String(),
-		ID: s.ID.String(), Amount: h.amounts.Format(s.Charge.AmountCents, s.Currency), Status: paymentStatuses[s.Status],
-		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Tax: h.part(s.Charge.TaxCents, s.Currency), Tip: h.part(s.Charge.TipCents, s.Currency),
+		Merchant: merchant, links: newLinks(merchant, s.ID.TestMode()), Test: s.ID.TestMode(), Zone: clock.Zone(),
+		ID: s.ID.String(), Amount: words.Amount(s.Charge.AmountCents, s.Currency), Status: paymentStatuses[s.Status],
+		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Tax: optional(words, s.Charge.TaxCents, s.Currency), Tip: optional(words, s.Charge.TipCents, s.Currency),
 		Reference: s.PaymentRef, Reason: s.Reason,
-		Created: shopTime(s.CreatedAt, zone, toTheSecond), Expires: shopTime(s.ExpiresAt, zone, toTheSecond), Ended: shopTime(s.EndedAt, zone, toTheSecond), PaidAt: shopTime(s.PaidAt, zone, toTheSecond),
+		Created: clock.Short(web.Second, s.CreatedAt), Expires: clock.Short(web.Second, s.ExpiresAt), Ended: clock.Short(web.Second, s.EndedAt), PaidAt: clock.Short(web.Second, s.PaidAt),
 	}
 	if receipt, paid := s.Reference(); paid {
 		page.Receipt = receipt.String()
@@ -191,29 +188,29 @@ func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 			page.Owed++
 		}
 		page.Refused = append(page.Refused, refusedPayment{
-			Amount: h.amounts.Format(refused.AmountCents, refused.Currency), Why: why, Reference: refused.Ref, PaidAt: shopTime(refused.PaidAt, zone, toTheSecond),
-			Returned: returned, Refunds: h.refunds(refused.Refunds, nil, refused.Currency, zone),
+			Amount: words.Amount(refused.AmountCents, refused.Currency), Why: why, Reference: refused.Ref, PaidAt: clock.Short(web.Second, refused.PaidAt),
+			Returned: returned, Refunds: newRefunds(clock, refused.Refunds, nil, refused.Currency),
 		})
 	}
-	page.Refunds = h.refunds(story.Refunds, story.Requests, s.Currency, zone)
-	page.Refunded, page.Asked = h.positive(session.SumRefunds(story.Refunds), s.Currency), h.positive(story.AskedCents(), s.Currency)
+	page.Refunds = newRefunds(clock, story.Refunds, story.Requests, s.Currency)
+	page.Refunded, page.Asked = positive(words, session.SumRefunds(story.Refunds), s.Currency), positive(words, story.AskedCents(), s.Currency)
 	names, err := h.KeyNames(ctx, merchant)
-	page.Key = cmp.Or(names[s.KeyID], h.Pages.Words.Text("payment.key.deleted", s.KeyID))
+	page.Key = cmp.Or(names[s.KeyID], words.Text("payment.key.deleted", s.KeyID))
 	return page, err
 }
 
-// part is an amount that a charge may have; empty: it has none.
-func (h *Handler) part(amount *int64, currency string) string {
+// optional is an amount that a charge may have; empty: it has none.
+func optional(words web.Words, amount *int64, currency string) string {
 	if amount == nil {
 		return ""
 	}
-	return h.amounts.Format(*amount, currency)
+	return words.Amount(*amount, currency)
 }
 
 // positive is an amount; empty: it is zero.
-func (h *Handler) positive(cents int64, currency string) string {
+func positive(words web.Words, cents int64, currency string) string {
 	if cents == 0 {
 		return ""
 	}
-	return h.amounts.Format(cents, currency)
+	return words.Amount(cents, currency)
 }

@@ -56,14 +56,14 @@ func (h *Handler) refundedSession(r *web.Request) (session.Story, error) {
 
 // newRefundForm returns the form before it was sent, or as it was sent.
 func (h *Handler) newRefundForm(r *web.Request, story *session.Story) refundForm {
-	s := &story.Session
+	s, words := &story.Session, h.Pages.Words(r.Context())
 	form := refundForm{
 		Merchant: r.Merchant, links: newLinks(r.Merchant, s.ID.TestMode()), ID: s.ID.String(), Test: s.ID.TestMode(), Order: s.Charge.OrderRef,
-		Currency: s.Currency, Paid: h.amounts.Format(s.Charge.AmountCents, s.Currency), Example: session.FormatAmount(s.Charge.AmountCents, s.Currency),
+		Currency: s.Currency, Paid: words.Amount(s.Charge.AmountCents, s.Currency), Example: words.PlainAmount(s.Charge.AmountCents, s.Currency),
 		Nonce: r.PostFormValue("nonce"), Amount: strings.TrimSpace(r.PostFormValue("amount")), Reason: strings.TrimSpace(r.PostFormValue("reason")),
 	}
 	if left := story.RefundableCents(); left > 0 {
-		form.Left = h.amounts.Format(left, s.Currency)
+		form.Left = words.Amount(left, s.Currency)
 	}
 	if _, err := session.ParseIdempotencyKey(form.Nonce); err != nil {
 		form.Nonce = rand.Text()
@@ -72,7 +72,7 @@ func (h *Handler) newRefundForm(r *web.Request, story *session.Story) refundForm
 }
 
 func (h *Handler) renderRefund(w http.ResponseWriter, r *web.Request, status int, form refundForm) error {
-	return h.Pages.Render(w, status, "refund", r.TitledView(h.Pages.Words.Text("refund.title", form.Paid), form))
+	return h.Pages.Render(w, r.Request, status, "refund", r.TitledView(h.Pages.Words(r.Context()).Text("refund.title", form.Paid), form))
 }
 
 // OverdueRefunds returns which refunds the shop has asked for that have waited for so long that somebody should ask why.
@@ -87,7 +87,7 @@ func (h *Handler) ShowRefund(w http.ResponseWriter, r *web.Request) error {
 		return err
 	}
 	form := h.newRefundForm(r, &story)
-	form.Error = h.nothingLeft(&story)
+	form.Error = nothingLeft(h.Pages.Words(r.Context()), &story)
 	return h.renderRefund(w, r, http.StatusOK, form)
 }
 
@@ -97,27 +97,27 @@ func (h *Handler) Refund(w http.ResponseWriter, r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	form, left := h.newRefundForm(r, &story), story.RefundableCents()
+	words, form, left := h.Pages.Words(r.Context()), h.newRefundForm(r, &story), story.RefundableCents()
 	cents, isAmount := left, true
 	if form.Amount != "" {
-		cents, isAmount = session.ParseAmount(form.Amount, form.Currency)
+		cents, isAmount = words.ParseAmount(form.Amount, form.Currency)
 	}
 	confirmed, _ := strconv.ParseInt(r.PostFormValue("confirmed"), 10, 64) // 0: not confirmed
 	invalid := session.ValidateRefundRequest(&cents, form.Reason)
 	if field, ok := errors.AsType[*session.FieldError](invalid); ok && field.Field == "reason" {
-		form.Error, form.Wrong = h.Pages.Words.Text("refund.error.reason"), "reason"
+		form.Error, form.Wrong = words.Text("refund.error.reason"), "reason"
 		return h.renderRefund(w, r, http.StatusUnprocessableEntity, form)
 	}
 	switch asksAgain := confirmed == 0 || confirmed != cents; {
 	case asksAgain && left <= 0:
-		form.Error = h.nothingLeft(&story)
+		form.Error = nothingLeft(words, &story)
 	case !isAmount || invalid != nil:
-		form.Error, form.Wrong = h.Pages.Words.Text("refund.error.amount", form.Example), "amount"
+		form.Error, form.Wrong = words.Text("refund.error.amount", form.Example), "amount"
 	case asksAgain && cents > left:
-		form.Error, form.Wrong = h.Pages.Words.Text("refund.error.exceeds", form.Left), "amount"
+		form.Error, form.Wrong = words.Text("refund.error.exceeds", form.Left), "amount"
 	case asksAgain:
-		form.Amount = session.FormatAmount(cents, form.Currency) // all that is left now: it may be less later
-		form.Asking, form.Confirmed = h.amounts.Format(cents, form.Currency), cents
+		form.Amount = words.PlainAmount(cents, form.Currency) // all that is left now: it may be less later
+		form.Asking, form.Confirmed = words.Amount(cents, form.Currency), cents
 		return h.renderRefund(w, r, http.StatusOK, form)
 	default:
 		return h.requestRefund(w, r, story.Session.ID, cents, form)
@@ -154,10 +154,11 @@ func (h *Handler) requestRefund(w http.ResponseWriter, r *web.Request, id sessio
 	if err != nil {
 		return err
 	}
+	words := h.Pages.Words(r.Context())
 	form = h.newRefundForm(r, &story)
 	form.Nonce = rand.Text() // this one asks for nothing, or for what it has asked for before
-	form.Error, form.Wrong = h.Pages.Words.Text(refusals[refusal].words, form.Left), "amount"
-	if nothing := h.nothingLeft(&story); nothing != "" {
+	form.Error, form.Wrong = words.Text(refusals[refusal].words, form.Left), "amount"
+	if nothing := nothingLeft(words, &story); nothing != "" {
 		form.Error = nothing
 	}
 	return h.renderRefund(w, r, http.StatusConflict, form)
@@ -177,12 +178,12 @@ var refusals = []refusal{
 }
 
 // nothingLeft says why nothing of the payment can be refunded; empty: something can.
-func (h *Handler) nothingLeft(story *session.Story) string {
+func nothingLeft(words web.Words, story *session.Story) string {
 	switch {
 	case story.Session.Status != session.Completed:
-		return h.Pages.Words.Text("refund.error.unpaid")
+		return words.Text("refund.error.unpaid")
 	case story.RefundableCents() <= 0:
-		return h.Pages.Words.Text("refund.error.nothing")
+		return words.Text("refund.error.nothing")
 	}
 	return ""
 }

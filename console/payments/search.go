@@ -4,12 +4,12 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"golang.org/x/text/currency"
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 	"github.com/merchant-operator/merchant-operator/internal/store"
@@ -21,24 +21,24 @@ const searchReads = 10
 // search finds payments by their order, by the reference of a receipt, a payment or a refund, or by an amount. The index of orders has
 // pending ones too, and the reference of a receipt says when it was paid. For the rest the feed is searched as far as searchReads reach,
 // and the page says how far that was.
-func (h *Handler) search(ctx context.Context, page *listPage, before feed.EntryID, zone *time.Location) error {
+func (h *Handler) search(ctx context.Context, page *listPage, before feed.EntryID, clock web.Clock) error {
 	if page.First {
-		if err := h.searchIndexes(ctx, page, zone); err != nil {
+		if err := h.searchIndexes(ctx, page, clock); err != nil {
 			return err
 		}
 	}
-	next, err := h.searchFeed(ctx, page, before, zone)
+	next, err := h.searchFeed(ctx, page, before, clock)
 	if err != nil {
 		return err
 	}
 	if next != (feed.EntryID{}) {
-		page.Older, page.Searched = next.String(), shopTime(next.RecordedAt(), zone, "2 Jan, 15:04")
+		page.Older, page.Searched = next.String(), clock.Short(web.Minute, next.RecordedAt())
 	}
 	return h.inTurn(ctx, page.Merchant, func() error { return h.addRefunds(ctx, page.Rows) })
 }
 
 // searchIndexes finds what needs no search of the feed: the payments of an order, and the payment of a receipt.
-func (h *Handler) searchIndexes(ctx context.Context, page *listPage, zone *time.Location) error {
+func (h *Handler) searchIndexes(ctx context.Context, page *listPage, clock web.Clock) error {
 	account := newAccount(page.Merchant, page.Test)
 	found, err := h.Store.ReadOrderSessions(ctx, account, page.Search)
 	if err != nil {
@@ -46,24 +46,24 @@ func (h *Handler) searchIndexes(ctx context.Context, page *listPage, zone *time.
 	}
 	page.More = found.More
 	for i := range found.Sessions {
-		page.Rows = append(page.Rows, h.newPaymentRow(&found.Sessions[i], zone))
+		page.Rows = append(page.Rows, newPaymentRow(clock, &found.Sessions[i]))
 	}
 	reference, ok := session.ParseReference(page.Search)
 	if !ok {
 		return nil
 	}
 	return h.inTurn(ctx, page.Merchant, func() error {
-		paid, _, err := h.Store.ReadPaid(ctx, account, reference, h.Pages.Now())
+		paid, _, err := h.Store.ReadPaid(ctx, account, reference, clock.Now)
 		for i := range paid {
-			page.addEnded(h, &paid[i], zone)
+			page.addEnded(clock, &paid[i])
 		}
 		return err
 	})
 }
 
 // addEnded adds the row of an entry of the feed, unless it is the end of a session that the page has.
-func (p *listPage) addEnded(h *Handler, entry *store.EndedSession, zone *time.Location) {
-	row := h.newEndedRow(entry, zone)
+func (p *listPage) addEnded(clock web.Clock, entry *store.EndedSession) {
+	row := newEndedRow(clock, entry)
 	if row.refused == nil && !row.refund && slices.ContainsFunc(p.Rows, func(known paymentRow) bool {
 		return known.ID == row.ID && known.refused == nil && !known.refund
 	}) {
@@ -73,8 +73,8 @@ func (p *listPage) addEnded(h *Handler, entry *store.EndedSession, zone *time.Lo
 }
 
 // searchFeed searches a part of the feed, and returns where the next one begins; zero: all is searched.
-func (h *Handler) searchFeed(ctx context.Context, page *listPage, before feed.EntryID, zone *time.Location) (next feed.EntryID, err error) {
-	wanted := newNeedle(page.Search, string(page.Merchant.Spec.Currency))
+func (h *Handler) searchFeed(ctx context.Context, page *listPage, before feed.EntryID, clock web.Clock) (next feed.EntryID, err error) {
+	wanted := newNeedle(clock.Words, page.Search, string(page.Merchant.Spec.Currency))
 	query := store.EndedQuery{Before: before, Limit: store.MaxEnded, Money: true}
 	for range searchReads {
 		found, err := h.readEnded(ctx, page.Merchant, page.Test, query)
@@ -85,7 +85,7 @@ func (h *Handler) searchFeed(ctx context.Context, page *listPage, before feed.En
 			if !wanted.matches(&found.Sessions[i]) {
 				continue
 			}
-			page.addEnded(h, &found.Sessions[i], zone)
+			page.addEnded(clock, &found.Sessions[i])
 			if len(page.Rows) >= pageSize {
 				return found.Sessions[i].Entry, nil
 			}
@@ -104,14 +104,14 @@ type needle struct {
 	cents int64
 }
 
-func newNeedle(text, code string) needle {
+func newNeedle(words web.Words, text, code string) needle {
 	n := needle{text: orderText(text), cents: -1}
 	amount := strings.TrimLeft(strings.TrimSpace(strings.Replace(strings.ToUpper(text), code, "", 1)), "+-−")
 	amount = strings.TrimFunc(amount, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Sc, r) || r == '-' || r == '−' })
 	if _, err := currency.ParseISO(code); err != nil {
 		return n
 	}
-	if cents, ok := session.ParseAmount(amount, code); ok {
+	if cents, ok := words.ParseAmount(amount, code); ok {
 		n.cents = cents
 	}
 	return n

@@ -79,7 +79,23 @@ func (c Clock) Ago(when any) (template.HTML, error) {
 // element has the exact time for programs. A script adds the viewer's own time as its title.
 func (c Clock) element(at time.Time, text string) template.HTML {
 	const html = `<time datetime="%s" title="%s" data-shop>%s</time>`
-	return template.HTML(fmt.Sprintf(html, at.UTC().Format(time.RFC3339), at.In(c.Location).Format("2 Jan 2006, 15:04 MST"), text)) //nolint:gosec // digits, and our own words
+	return template.HTML(fmt.Sprintf(html, at.UTC().Format(time.RFC3339), c.Words.Date("date.zone", at.In(c.Location)), text)) //nolint:gosec // digits, and our own words
+}
+
+// Layouts of Short: words of a date.
+const (
+	Minute = "date.minute" // a day of this year, and the minute
+	Second = "date.second" // a day of any year, and the second
+	Hour   = "date.hour"   // a time of a day that is known
+)
+
+// Short is a time as a table says it; empty: there is none. No script replaces it by the viewer's own time: a day of payments is the shop's.
+func (c Clock) Short(layout string, at time.Time) template.HTML {
+	if at.IsZero() {
+		return ""
+	}
+	const text = `<time datetime="%s" data-shop>%s</time>`
+	return template.HTML(fmt.Sprintf(text, at.UTC().Format(time.RFC3339), c.Words.Date(layout, at.In(c.Location)))) //nolint:gosec // digits, and our own words
 }
 
 func toTime(when any) (time.Time, error) {

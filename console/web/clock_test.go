@@ -2,11 +2,59 @@ package web
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/text/language"
 )
 
 var tags = regexp.MustCompile(`<[^>]*>`)
+
+// A German says and writes times so.
+func TestClock_German(t *testing.T) {
+	chicago, err := time.LoadLocation("America/Chicago")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, err := LoadWords(language.German)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 10, 1, 0, 0, 0, time.UTC) // Monday, 20:00 in Chicago
+	c := Clock{words, now, chicago}
+	for _, test := range []struct {
+		when               time.Duration
+		at, on, minute, of string
+	}{
+		{0, "heute um 20:00 Uhr", "heute um 20:00 Uhr", "9. März, 20:00", "Mo., 9. März"},
+		{-3 * 24 * time.Hour, "Freitag um 19:00 Uhr", "am Freitag um 19:00 Uhr", "6. März, 19:00", "Fr., 6. März"}, // clocks changed between
+		{-40 * 24 * time.Hour, "28. Januar 2026 um 19:00 Uhr", "am 28. Januar 2026 um 19:00 Uhr", "28. Jan., 19:00", "Mi., 28. Jan."},
+	} {
+		when := now.Add(test.when)
+		at, err := c.At(when)
+		on, onErr := c.On(when)
+		got := []string{string(at), string(on), string(c.Short(Minute, when)), words.Date("date.weekday", when.In(chicago))}
+		for i, want := range []string{test.at, test.on, test.minute, test.of} {
+			if text := tags.ReplaceAllString(got[i], ""); text != want || err != nil || onErr != nil {
+				t.Errorf("%v: %q, want %q; %v, %v", test.when, text, want, err, onErr)
+			}
+		}
+	}
+	at, _ := c.At(now)
+	if want := `title="9. März 2026, 20:00 CDT"`; !strings.Contains(string(at), want) {
+		t.Errorf("%s has no %s", at, want)
+	}
+	if got := tags.ReplaceAllString(string(c.Short(Second, now)), ""); got != "9. März 2026, 20:00:00" {
+		t.Errorf("to the second it is %q", got)
+	}
+	if got := c.Short(Minute, time.Time{}); got != "" {
+		t.Errorf("no time is %q", got)
+	}
+	if number, decimal, amount := words.Number(12345), words.Decimal(1.26, 1), words.Amount(-123450, "EUR"); number != "12.345" || decimal != "1,3" || amount != "−1.234,50\u00a0€" {
+		t.Errorf("numbers are %q, %q, %q", number, decimal, amount)
+	}
+}
 
 // Times are said as near as they are, by the midnights of the shop.
 func TestClock(t *testing.T) {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -18,25 +19,53 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
+	"github.com/merchant-operator/merchant-operator/internal/locale"
 )
 
 //go:embed templates/*.html assets/*
 var pageFiles embed.FS
 
-// Pages are the templates, each with the layout, and the files they refer to.
+// Pages are the templates, each with the layout and in each language, and the files they refer to.
 type Pages struct {
-	templates map[string]*template.Template
+	editions []edition // the default first
+	matcher  locale.Matcher
 	// Assets serves the files, below /assets/.
 	Assets http.Handler
-	// Words are the texts of the pages.
-	Words Words
 	// Now is the time of the pages.
 	Now func() time.Time
 }
 
-// Clock returns the clock on the wall of a Merchant's shop.
-func (p *Pages) Clock(merchant *v1alpha1.Merchant) Clock {
-	return Clock{Words: p.Words, Now: p.Now(), Location: merchant.Spec.TimeZone.Location()}
+// edition is all pages in one language.
+type edition struct {
+	words     Words
+	templates map[string]*template.Template
+}
+
+// editionKey is the key of an edition in a context.
+type editionKey struct{}
+
+// InLanguage has next write its pages in the language that the browser asks for, among those that there are.
+func (p *Pages) InLanguage(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		chosen := &p.editions[p.matcher.Match(r.Header.Get("Accept-Language"))]
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), editionKey{}, chosen)))
+	})
+}
+
+// edition returns the pages in the language of a request with the context; of another context, in the default language.
+func (p *Pages) edition(ctx context.Context) *edition {
+	if chosen, ok := ctx.Value(editionKey{}).(*edition); ok {
+		return chosen
+	}
+	return &p.editions[0]
+}
+
+// Words are the texts in the language of the request with the context.
+func (p *Pages) Words(ctx context.Context) Words { return p.edition(ctx).words }
+
+// Clock returns the clock on the wall of a Merchant's shop, for the request with the context.
+func (p *Pages) Clock(ctx context.Context, merchant *v1alpha1.Merchant) Clock {
+	return Clock{Words: p.Words(ctx), Now: p.Now(), Location: merchant.Spec.TimeZone.Location()}
 }
 
 // View is what the layout shows, and the data of the page in it.
@@ -57,28 +86,51 @@ type Tabs struct {
 	Payments bool
 }
 
-// NewPages returns the pages in the language of the words.
-func NewPages(words Words, now func() time.Time) (*Pages, error) {
+// NewPages returns the pages in all languages that have words.
+func NewPages(now func() time.Time) (*Pages, error) {
 	assets, names, err := newAssets()
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{templates: map[string]*template.Template{}, Assets: assets, Words: words, Now: now}
+	tags, err := locale.Languages(wordFiles, "words")
+	if err != nil {
+		return nil, err
+	}
+	p := &Pages{Assets: assets, Now: now, matcher: locale.NewMatcher(tags)}
+	for _, tag := range tags {
+		words, err := LoadWords(tag)
+		if err != nil {
+			return nil, err
+		}
+		templates, err := parseTemplates(words, names)
+		if err != nil {
+			return nil, err
+		}
+		p.editions = append(p.editions, edition{words, templates})
+	}
+	return p, nil
+}
+
+// parseTemplates returns the templates of the pages by name, in the language of the words. assets are the addresses of files by name.
+func parseTemplates(words Words, assets map[string]string) (map[string]*template.Template, error) {
 	functions := template.FuncMap{
-		"asset": func(name string) string { return names[name] },
-		"span":  words.span,
-		"t":     words.HTML,
-		"tool":  managerText,
-		"kind":  words.kind,
+		"asset":     func(name string) string { return assets[name] },
+		"language":  words.language.String,
+		"direction": func() string { return locale.Direction(words.language) },
+		"span":      words.span,
+		"t":         words.HTML,
+		"tool":      ManagerText,
+		"kind":      words.kind,
 		"n": func(key string, n any, values ...any) template.HTML {
 			return words.Count(key, reflect.ValueOf(n).Int(), values...)
 		},
-		"number": func(n int32) string { return words.Number(int64(n)) },
+		"number": func(n any) string { return words.Number(reflect.ValueOf(n).Int()) },
 	}
 	files, err := fs.Glob(pageFiles, "templates/*.html")
 	if err != nil {
 		return nil, err
 	}
+	templates := map[string]*template.Template{}
 	for _, file := range files {
 		if file == partsFile {
 			continue
@@ -88,9 +140,9 @@ func NewPages(words Words, now func() time.Time) (*Pages, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse the page %s: %w", name, err)
 		}
-		p.templates[name] = parsed
+		templates[name] = parsed
 	}
-	return p, nil
+	return templates, nil
 }
 
 // newAssets serves the files under names with their digest, so that a browser asks for each version once.
@@ -122,13 +174,14 @@ func newAssets() (http.Handler, map[string]string, error) {
 	}), names, nil
 }
 
-// Render writes a page. Nothing is written if the template fails, so that the error can become a page.
-func (p *Pages) Render(w http.ResponseWriter, status int, page string, v View) error {
+// Render writes a page in the language of the request. Nothing is written if the template fails, so that the error can become a page.
+func (p *Pages) Render(w http.ResponseWriter, r *http.Request, status int, page string, v View) error {
 	var body bytes.Buffer
-	if err := p.templates[page].Execute(&body, v); err != nil {
+	if err := p.edition(r.Context()).templates[page].Execute(&body, v); err != nil {
 		return fmt.Errorf("render the page %s: %w", page, err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Add("Vary", "Accept-Language")
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the client may have gone
@@ -155,8 +208,8 @@ func (w Words) kind(kind v1alpha1.WebhookEvent) string {
 	return string(kind)
 }
 
-// managerText is the tool that manages an object, with what it reads.
-func managerText(m gitops.Manager) string {
+// ManagerText is the tool that manages an object, with what it reads.
+func ManagerText(m gitops.Manager) string {
 	if m.Source == "" {
 		return m.Tool
 	}

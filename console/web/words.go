@@ -7,11 +7,14 @@ import (
 	"html/template"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 	"golang.org/x/text/number"
+
+	"github.com/merchant-operator/merchant-operator/internal/money"
 )
 
 //go:embed words/*.json
@@ -22,11 +25,12 @@ var wordFiles embed.FS
 type Words struct {
 	language language.Tag
 	texts    map[string]string
+	amounts  money.Formatter
 }
 
 // LoadWords returns the words in a language.
 func LoadWords(tag language.Tag) (Words, error) {
-	w := Words{language: tag}
+	w := Words{language: tag, amounts: money.NewFormatter(tag)}
 	file, err := wordFiles.ReadFile("words/" + tag.String() + ".json")
 	if err == nil {
 		err = json.Unmarshal(file, &w.texts)
@@ -64,6 +68,29 @@ func escaped(values ...any) string {
 // Count is HTML of the plural form for a number, which comes before the other values.
 func (w Words) Count(key string, n int64, values ...any) template.HTML {
 	return w.HTML(key+"."+w.form(n), append([]any{w.Number(n)}, values...)...)
+}
+
+// Amount writes an amount, in the currency's minor unit, with the symbol or code of the currency.
+func (w Words) Amount(minor int64, code string) string { return w.amounts.Format(minor, code) }
+
+// PlainAmount writes an amount as a person types it, without symbol and groups of digits.
+func (w Words) PlainAmount(minor int64, code string) string { return w.amounts.Plain(minor, code) }
+
+// ParseAmount reads an amount that a person typed.
+func (w Words) ParseAmount(text, code string) (minor int64, ok bool) {
+	return w.amounts.Parse(text, code)
+}
+
+// Date writes a time in its zone. The words of the key, date.*, choose among {0} the day, {1} the name of the month, {2} the year, {3} the name
+// of the weekday, {4} the hour and minute, {5} these and the second, and {6} the zone; the names are short.
+func (w Words) Date(key string, at time.Time) string {
+	return w.Text(key, at.Day(), w.Text(fmt.Sprintf("month.short.%d", at.Month())), at.Year(), w.Text(fmt.Sprintf("weekday.short.%d", at.Weekday())),
+		at.Format("15:04"), at.Format("15:04:05"), at.Format("MST"))
+}
+
+// Decimal writes a number with that many decimals.
+func (w Words) Decimal(x float64, decimals int) string {
+	return message.NewPrinter(w.language).Sprint(number.Decimal(x, number.Scale(decimals)))
 }
 
 // Number groups the digits of a number as the language does.

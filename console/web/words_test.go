@@ -6,12 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"golang.org/x/text/language"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/internal/locale"
 )
 
 // english are the words of the pages.
@@ -25,7 +28,7 @@ func english(t testing.TB) Words {
 }
 
 // families are keys whose last part the code chooses.
-var families = regexp.MustCompile(`^(problem|force|weekday|month|time|time\.on|failure|reason|event|rotate\.overlap|attention\.(blocked|reported|suspended|closed|deleted|active)|key\.may|payments\.(day|count|chart)|kind)\.`)
+var families = regexp.MustCompile(`^(invalid|state|date|problem|force|weekday|month|time|time\.on|failure|reason|event|rotate\.overlap|attention\.(blocked|reported|suspended|closed|deleted|active)|key\.may|payments\.(day|count|chart)|kind)\.`)
 
 // Every text that a page or the code names is in the catalogue, and none is there that nobody names.
 func TestWords_KnownAndUsed(t *testing.T) {
@@ -62,6 +65,79 @@ func TestWords_KnownAndUsed(t *testing.T) {
 			t.Errorf("nothing uses the words %q", key)
 		}
 	}
+}
+
+// A language is one file: it has all texts of English, with the same values and markup, and for a number the plural forms of the language.
+func TestWords_EachLanguage(t *testing.T) {
+	languages, err := locale.Languages(wordFiles, "words")
+	if err != nil || len(languages) < 2 {
+		t.Fatalf("the languages are %v: %v", languages, err)
+	}
+	for _, tag := range languages {
+		w, err := LoadWords(tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := englishTexts(t, w)
+		for key, english := range wanted {
+			text, known := w.texts[key]
+			switch {
+			case !known:
+				t.Errorf("%s: no words for %q, in English %q", tag, key, english.text)
+			case text == "" || strings.TrimSpace(text) != text || strings.ContainsFunc(text, unicode.IsControl):
+				t.Errorf("%s: %s is %q", tag, key, text)
+			case !slices.Equal(english.parts, parts(text, english.counted)):
+				t.Errorf("%s: %s is %q, in English %q", tag, key, text, english.text)
+			case tag != language.English && text == english.text && strings.Contains(strings.TrimSpace(part.ReplaceAllString(text, "")), " "):
+				t.Errorf("%s: %s is English: %q", tag, key, text)
+			}
+		}
+		for key := range w.texts {
+			if _, known := wanted[key]; !known {
+				t.Errorf("%s: %q is no text, or no plural form of the language", tag, key)
+			}
+		}
+	}
+}
+
+// englishText is what English says where another language needs a text.
+type englishText struct {
+	text    string
+	parts   []string
+	counted bool // it is one of the plural forms
+}
+
+// englishTexts are the keys that a language needs, with the English texts.
+func englishTexts(t *testing.T, w Words) map[string]englishText {
+	t.Helper()
+	forms := map[string]bool{}
+	for n := range int64(200) {
+		forms[w.form(n)] = true
+	}
+	all, wanted := english(t).texts, map[string]englishText{}
+	for key, text := range all {
+		stem := strings.TrimSuffix(strings.TrimSuffix(key, ".one"), ".other")
+		if one, other := all[stem+".one"], all[stem+".other"]; one != "" && other != "" {
+			for form := range forms {
+				wanted[stem+"."+form] = englishText{other, parts(other, true), true}
+			}
+			continue
+		}
+		wanted[key] = englishText{text, parts(text, false), false}
+	}
+	return wanted
+}
+
+// part is a value or the markup of a text.
+var part = regexp.MustCompile(`\{\d\}|<[^>]*>`)
+
+// parts are the values and the markup of a text, in an order of their own. A plural form may say its number, {0}, in a word.
+func parts(text string, counted bool) []string {
+	found := part.FindAllString(text, -1)
+	if counted {
+		found = slices.DeleteFunc(found, func(one string) bool { return one == "{0}" })
+	}
+	return slices.Sorted(slices.Values(found))
 }
 
 func TestWords_EscapedAndCounted(t *testing.T) {

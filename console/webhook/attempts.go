@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"fmt"
 	"html/template"
 	"net/http"
 	"time"
@@ -24,8 +23,8 @@ type Attempt struct {
 	Took string
 }
 
-func (h *Handler) newAttempt(a outbox.Attempt) Attempt {
-	return Attempt{At: a.At, Kind: a.Kind, Why: reasonText(h.Pages.Words, a.Reason, a.Answer), Took: duration(h.Pages.Words, a.Took)}
+func newAttempt(w web.Words, a outbox.Attempt) Attempt {
+	return Attempt{At: a.At, Kind: a.Kind, Why: reasonText(w, a.Reason, a.Answer), Took: duration(w, a.Took)}
 }
 
 // duration is how long an attempt took, in milliseconds or seconds.
@@ -36,7 +35,7 @@ func duration(w web.Words, d time.Duration) string {
 	case d < time.Second:
 		return w.Text("attempt.took.ms", d.Milliseconds())
 	}
-	return w.Text("attempt.took.s", fmt.Sprintf("%.1f", d.Seconds()))
+	return w.Text("attempt.took.s", w.Decimal(d.Seconds(), 1))
 }
 
 // ReadAttempts returns the last failed attempts, the newest first. It returns the errors of ReadHealth.
@@ -47,7 +46,7 @@ func (h *Handler) ReadAttempts(ctx context.Context, merchant *v1alpha1.Merchant)
 	}
 	attempts := make([]Attempt, len(found.Failed))
 	for i := range found.Failed {
-		attempts[i] = h.newAttempt(found.Failed[i])
+		attempts[i] = newAttempt(h.Pages.Words(ctx), found.Failed[i])
 	}
 	return attempts, nil
 }
@@ -95,17 +94,18 @@ func (h *Handler) ShowTestEvent(w http.ResponseWriter, r *web.Request) error {
 	if err != nil {
 		return err
 	}
+	words := h.Pages.Words(r.Context())
 	page := testPage{
-		Merchant: r.Merchant, Base: web.MerchantURL(r.Merchant), Clock: h.Pages.Clock(r.Merchant), Disabled: health.Disabled(),
-		Sent: test.EventID != "", Answered: test.Answered, Delivered: test.Reason == "delivered", Attempt: h.newAttempt(test.Attempt), EventID: test.EventID,
+		Merchant: r.Merchant, Base: web.MerchantURL(r.Merchant), Clock: h.Pages.Clock(r.Context(), r.Merchant), Disabled: health.Disabled(),
+		Sent: test.EventID != "", Answered: test.Answered, Delivered: test.Reason == "delivered", Attempt: newAttempt(words, test.Attempt), EventID: test.EventID,
 	}
 	if webhook := r.Merchant.Spec.Webhook; test.Target != "" {
 		page.Former = webhook == nil || test.Target != (&published.Webhook{Webhook: *webhook}).Target()
 	}
 	if page.Delivered {
-		page.Answer = h.Pages.Words.HTML("test.delivered", test.Answer)
+		page.Answer = words.HTML("test.delivered", test.Answer)
 	}
-	return h.Pages.Render(w, http.StatusOK, "test-event", r.View(page))
+	return h.Pages.Render(w, r.Request, http.StatusOK, "test-event", r.View(page))
 }
 
 // awaitAnswer waits for the answer to the last test event of a merchant. All who wait for one merchant's share the reads. Where too many wait

@@ -67,7 +67,7 @@ func (h *Handler) ListDeadLetters(ctx context.Context, merchant *v1alpha1.Mercha
 	}
 	letters := make([]DeadLetter, len(found))
 	for i, letter := range found {
-		letters[i] = newDeadLetter(h.Pages.Words, letter)
+		letters[i] = newDeadLetter(h.Pages.Words(ctx), letter)
 	}
 	return letters, nil
 }
@@ -93,7 +93,7 @@ type resendForm struct {
 
 // newResendForm returns the form that a request asks for. It returns ErrNoDeadLetter, redis.ErrUnavailable or redis.ErrCorrupt.
 func (h *Handler) newResendForm(r *web.Request) (form resendForm, err error) {
-	form = resendForm{Merchant: r.Merchant, Event: r.FormValue("event"), Clock: h.Pages.Clock(r.Merchant)}
+	form = resendForm{Merchant: r.Merchant, Event: r.FormValue("event"), Clock: h.Pages.Clock(r.Context(), r.Merchant)}
 	if form.Webhook, err = h.ReadHealth(r.Context(), r.Merchant); err != nil {
 		return form, err
 	}
@@ -118,7 +118,7 @@ func (h *Handler) newResendForm(r *web.Request) (form resendForm, err error) {
 }
 
 func (h *Handler) renderResendForm(w http.ResponseWriter, r *web.Request, status int, form resendForm) error {
-	return h.Pages.Render(w, status, "dead-letters", r.View(form))
+	return h.Pages.Render(w, r.Request, status, "dead-letters", r.View(form))
 }
 
 // ShowResendForm asks before dead letters are sent again.
@@ -146,9 +146,9 @@ func (h *Handler) ResendDeadLetters(w http.ResponseWriter, r *web.Request) error
 	}
 	switch {
 	case errors.Is(err, errNoWebhook):
-		form.Error = h.Pages.Words.Text("resend.nowebhook")
+		form.Error = h.Pages.Words(r.Context()).Text("resend.nowebhook")
 	case errors.Is(err, errDisabled):
-		form.Error = h.Pages.Words.Text("resend.disabled")
+		form.Error = h.Pages.Words(r.Context()).Text("resend.disabled")
 		if form.Webhook, err = h.ReadHealth(r.Context(), r.Merchant); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ type eventChoice struct {
 }
 
 func (h *Handler) renderForm(w http.ResponseWriter, r *web.Request, status int, form endpointForm) error {
-	return h.Pages.Render(w, status, "webhook", r.View(form))
+	return h.Pages.Render(w, r.Request, status, "webhook", r.View(form))
 }
 
 // ShowForm shows the form of the URL and the events.

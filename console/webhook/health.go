@@ -34,7 +34,7 @@ func (h *Handler) ReadHealth(ctx context.Context, merchant *v1alpha1.Merchant) (
 	if len(endpoints.States) == 1 {
 		state = endpoints.States[0]
 	}
-	return NewHealth(h.Pages.Clock(merchant), state)
+	return NewHealth(h.Pages.Clock(ctx, merchant), state)
 }
 
 // NewHealth returns the health of an endpoint with the state.

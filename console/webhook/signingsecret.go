@@ -53,7 +53,7 @@ func newSecretForm(r *web.Request) secretForm {
 }
 
 func (h *Handler) renderSecretForm(w http.ResponseWriter, r *web.Request, status int, form secretForm) error {
-	return h.Pages.Render(w, status, "signing-secret", r.View(form))
+	return h.Pages.Render(w, r.Request, status, "signing-secret", r.View(form))
 }
 
 // ShowSecretForm asks before the signing secret is replaced.
@@ -123,11 +123,11 @@ func (h *Handler) editAndShowSecret(w http.ResponseWriter, r *web.Request, wante
 	if lost != nil { // the secret proves that the change was made
 		h.Audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: wanted.action, Object: r.Merchant, ID: published.ID(r.Merchant.UID), Generation: r.Merchant.Generation + 1})
 	}
-	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: h.Pages.Clock(r.Merchant)}
+	page := secretPage{Merchant: r.Merchant, Secret: shown.Secret, Clock: h.Pages.Clock(r.Context(), r.Merchant)}
 	if shown.PreviousValidUntil != nil {
 		page.OldUntil = time.UnixMilli(*shown.PreviousValidUntil)
 	}
-	return h.Pages.Render(w, http.StatusOK, "signing-secret-new", r.View(page))
+	return h.Pages.Render(w, r.Request, http.StatusOK, "signing-secret-new", r.View(page))
 }
 
 // awaitSigningSecret asks for the secret of the nonce until the operator has made it and the API shows it. An API that refuses the console is not

@@ -619,6 +619,62 @@ func TestConsole_Accessible(t *testing.T) {
 	reachEverything(t, page)
 }
 
+// tooWide is the text of what is wider than its place, such as a long German word; empty: nothing is. Code scrolls in its box.
+const tooWide = `(() => {
+	const found = [];
+	for (const node of document.querySelectorAll("body *")) {
+		const style = getComputedStyle(node);
+		if (node.closest("pre, svg, .skip") || style.display === "inline" || style.overflowX !== "visible" || node.clientWidth === 0) continue;
+		if (node.scrollWidth > node.clientWidth + 1) found.push(node.tagName + " " + node.className + " (" + node.scrollWidth + " in " + node.clientWidth + "): " + node.textContent.trim().slice(0, 80));
+	}
+	if (document.documentElement.scrollWidth > innerWidth) found.push("the page is " + document.documentElement.scrollWidth + " pixels wide");
+	return found.join("\n");
+})()`
+
+// A German shop owner uses the console on a phone and on a desk: long words fit everywhere, and what a script writes is German too.
+func TestConsole_German(t *testing.T) {
+	t.Parallel()
+	s, paid := payingShop(t)
+	s.sellBefore()
+	page := s.open(dan, browsertest.Settings{Language: "de"})
+	payments := s.path + "/payments"
+	s.lookAt(page, payments, payments+"/"+paid, payments+"/"+paid+"/refund", payments+"?q=nichts", "/?all=yes", "/nothing")
+	page.Open(shared.console + payments + "/" + paid + "/refund")
+	page.Fill("#amount", "1,20")
+	page.Click("main form button")
+	if text := page.Text("main form"); !strings.Contains(text, "1,20\u00a0€ erstatten") || browsertest.Eval[string](page, "document.documentElement.lang") != "de" {
+		t.Errorf("the form asks\n%s", text)
+	}
+	checkConsolePage(t, page, "the form that asks back")
+
+	developer := s.open(alice, browsertest.Settings{Language: "de"})
+	s.issue(developer, "kasse-2")
+	keys := s.path + "/keys/kasse-2"
+	s.lookAt(developer, s.path, s.path+"/new-key", keys+"/rotate", keys+"/disable", keys+"/delete", s.path+"/allowlist", s.path+"/webhook", s.path+"/webhook/test")
+	checkConsolePage(t, developer, s.path)
+	if buttons := browsertest.Eval[string](developer, "document.querySelector('.copy').textContent"); buttons != "Kopieren" {
+		t.Errorf("the button at an example says %q", buttons)
+	}
+}
+
+// lookAt opens pages on a small and a usual phone and on a desk, where nothing may be wider than its place.
+func (s consoleShop) lookAt(page *browsertest.Page, paths ...string) {
+	s.T.Helper()
+	page.AllowErrors("404 (Not Found)")
+	for _, path := range paths {
+		for _, width := range []int64{320, 390, 1280} {
+			page.SetViewport(width, 844, 1)
+			page.Open(shared.console + path)
+			page.Do("for (const closed of document.querySelectorAll('main details')) closed.open = true")
+			if found := browsertest.Eval[string](page, tooWide); found != "" {
+				s.T.Errorf("%s, %d pixels: too wide are\n%s", path, width, found)
+			}
+		}
+	}
+	page.SetViewport(320, 640, 1)
+	page.Open(shared.console + paths[0])
+}
+
 func checkConsolePage(t *testing.T, page *browsertest.Page, name string) {
 	t.Helper()
 	page.Do("for (const closed of document.querySelectorAll('details')) closed.open = true")

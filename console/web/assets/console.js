@@ -1,20 +1,23 @@
 // Comforts only: every page works without this.
 
-const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const { lang } = document.documentElement;
+const locales = [...navigator.languages.filter((one) => one.split("-")[0] === lang), lang]; // the viewer's own, of the language of the page
+const format = new Intl.DateTimeFormat(locales, { dateStyle: "medium", timeStyle: "short" });
 for (const time of document.querySelectorAll("time[datetime]")) time.title = format.format(new Date(time.dateTime)); // the viewer's own
 
+const { copyButton, copyDone, copySelected } = document.body.dataset;
 for (const text of document.querySelectorAll("[data-copy]")) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "copy";
-  button.textContent = "Copy";
+  button.textContent = copyButton;
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text.textContent);
-      button.textContent = "Copied";
+      button.textContent = copyDone;
     } catch {
       getSelection().selectAllChildren(text);
-      button.textContent = "Selected: press Ctrl+C";
+      button.textContent = copySelected;
     }
   });
   text.after(button);
