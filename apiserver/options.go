@@ -59,7 +59,7 @@ type Options struct {
 	QRScheme string
 	// QRContent is what the QR codes of payers' pages hold: the payload (default), or the address of the page itself.
 	QRContent string
-	// PaymentAppURL is where the button of a page leads, with page.AppPlaceholder for the session's id. Default: the QR payload.
+	// PaymentAppURL is where the button of a page leads, with session.IDPlaceholder for the session's id. Default: the QR payload.
 	PaymentAppURL string
 	// PublicURL is the https address under which payers reach the public listener; needed for QRContentLink. Default none: the Link of a
 	// created session is relative.

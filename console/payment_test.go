@@ -57,7 +57,7 @@ func TestShowPayment(t *testing.T) {
 	key := f.apiKey(m, "till-1") // its status names another key id
 	f.grant(user(alice), []string{"get", "viewpayments"})
 	browser, path := f.signedIn(alice), f.URL+"/merchants/"+f.namespace+"/acme/payments/"
-	id := f.charge(m, published.ID(key.UID), session.Charge{AmountCents: 1250, OrderRef: "table 7 <b>", TaxCents: new(int64(110)), TipCents: new(int64(0))})
+	id := f.charge(m, published.ID(key.UID), session.Charge{AmountCents: 1250, OrderRef: "table 7 <b>", Description: "2 <i>flat whites</i>", TaxCents: new(int64(110)), TipCents: new(int64(0))})
 	want := func(when string, texts ...string) {
 		t.Helper()
 		page := browser.Get(t, path+id.String())
@@ -67,7 +67,7 @@ func TestShowPayment(t *testing.T) {
 			}
 		}
 	}
-	want("pending", "€12.50", "Waiting", "The payer has not paid yet.", "Can be paid until", "table 7 &lt;b&gt;", "€1.10", "€0.00", "<dd>till-1</dd>", id.String(), "Europe/Berlin")
+	want("pending", "€12.50", "Waiting", "The payer has not paid yet.", "Can be paid until", "table 7 &lt;b&gt;", "2 &lt;i&gt;flat whites&lt;/i&gt;", "€1.10", "€0.00", "<dd>till-1</dd>", id.String(), "Europe/Berlin")
 	f.settle(id, session.Payment{Ref: "card-0", Outcome: session.Completed, AmountCents: 7, PaidAt: time.Date(2026, 11, 22, 23, 0, 1, 0, time.UTC)})
 	want("after a wrong amount", "Waiting", "To be refunded", "€0.07", "It was not the amount that was asked for.", "card-0", "23 Nov 2026, 00:00:01")
 	f.settle(id, session.Payment{Ref: "card-1", Outcome: session.Completed, AmountCents: 1250})

@@ -212,10 +212,12 @@ type PageSettings struct {
 	AccentColor string `json:"accentColor,omitempty"`
 
 	// returnURL is where the page sends the payer back to, after the end of the session. It is absolute, has the scheme https
-	// and has no user info. Default: none, the page offers no link.
+	// and has no user info. {sessionId} in it stands for the id of the session. A charge may name another URL with the same host
+	// and port. Default: none, the page offers no link.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHostname() != ''",message="must be an absolute https URL such as https://shop.example/thanks"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/?#]*://[^/?#]*@')",message="must not contain user info (user@)"
+	// +kubebuilder:validation:XValidation:rule="!self.replace('{sessionId}', '').matches('[{}]')",message="must have braces only in {sessionId}"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="must be visible ASCII; write other characters percent-encoded"
 	// +optional
 	ReturnURL string `json:"returnURL,omitempty"`

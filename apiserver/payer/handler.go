@@ -44,7 +44,7 @@ func (l Links) page(id session.ID) string { return l.Base + page.Path(id) }
 func (l Links) Payload(id session.ID) string { return l.Scheme + "://qr/" + id.String() }
 
 func (l Links) appURL(id session.ID) string {
-	return strings.Replace(l.App, page.AppPlaceholder, id.String(), 1)
+	return strings.Replace(l.App, session.IDPlaceholder, id.String(), 1)
 }
 
 // Options are those of a Handler.

@@ -109,7 +109,7 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 		return nil, err
 	}
 	payment := &page.Payment{
-		ID: id, MerchantName: sess.MerchantName, AmountCents: sess.AmountCents, Currency: sess.Currency,
+		ID: id, MerchantName: sess.MerchantName, Description: sess.Description, AmountCents: sess.AmountCents, Currency: sess.Currency,
 		Status: sess.Status, ExpiresIn: sess.ExpiresIn, Payload: h.links.Payload(id), AppURL: h.links.appURL(id),
 		Receipt: page.Receipt{TaxCents: sess.TaxCents, TipCents: sess.TipCents, RefundedCents: sess.RefundedCents},
 	}
@@ -119,7 +119,7 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	}
 	zone := v1alpha1.DefaultTimeZone
 	if merchant := h.directory.Merchant(sess.MerchantID); merchant != nil {
-		payment.AccentColor, payment.ReturnURL = merchant.Page.AccentColor, merchant.Page.ReturnURL
+		payment.AccentColor, payment.ReturnURL = merchant.Page.AccentColor, session.ReturnURL(id, merchant.Page.ReturnURL, sess.ReturnURL)
 		zone = v1alpha1.TimeZone(merchant.TimeZone)
 		if merchant.Page.ShowOrder {
 			payment.Receipt.Order = sess.OrderRef

@@ -94,6 +94,44 @@ func TestPayment_Paid(t *testing.T) {
 	f.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "Paid", `href="https://shop.example/thanks"`)
 }
 
+// The page has the charge's description, and leads to the charge's URL as long as that is on the host that the Merchant has.
+func TestPayment_DescriptionAndReturnURL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	acme := f.Merchant("acme", func(r *published.MerchantRecord) {
+		r.Page = &v1alpha1.PageSettings{ReturnURL: "https://shop.example/thanks?session={sessionId}"}
+	})
+	key := f.Key("till", acme)
+	create := func(fields string) (id string) {
+		t.Helper()
+		return f.call(http.MethodPost, sessionPath, key, `{"amountCents": 1250`+fields+`}`).Want(t, http.StatusCreated).Text("sessionId")
+	}
+	id := create(`, "description": "2 <b>flat</b> whites", "returnUrl": "https://shop.example/orders/1001?by={sessionId}"`)
+	plain, foreign := create(""), create(`, "returnUrl": "https://evil.example/"`)
+	leads := func(id, where string) {
+		t.Helper()
+		f.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `href="`+where+`"`)
+	}
+	f.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "2 &lt;b&gt;flat&lt;/b&gt; whites")
+	leads(id, "https://shop.example/orders/1001?by="+id)
+	leads(plain, "https://shop.example/thanks?session="+plain)
+	leads(foreign, "https://shop.example/thanks?session="+foreign)
+
+	acme.Page = &v1alpha1.PageSettings{ReturnURL: "https://shop.test/thanks"}
+	f.PublishMerchant(acme)
+	leads(id, "https://shop.test/thanks")
+	acme.Page = nil
+	f.PublishMerchant(acme)
+	if page := f.call(http.MethodGet, "/pay/"+id, "", "").Want(t, http.StatusOK); strings.Contains(string(page.Raw), "shop.example") {
+		t.Errorf("the page leads to a host that its Merchant has no more: %s", page.Raw)
+	}
+	f.Report(id, storetest.Paid("bank-1"))
+	f.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "Paid", "2 &lt;b&gt;flat&lt;/b&gt; whites")
+	if public := f.call(http.MethodGet, "/api/v1/public/sessions/"+id, "", "").Want(t, http.StatusOK); len(public.Body) != 3 {
+		t.Errorf("the public status is %s, want its three fields", public.Raw)
+	}
+}
+
 // The button leads where the platform says; the code and its text stay the payload.
 func TestPayment_AppURL(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type createdSession struct {
 
 // Create creates a session, or returns the one of an earlier request with the same Idempotency-Key.
 func (h *Handler) Create(e *web.Event, w http.ResponseWriter, r *http.Request, from caller.Caller) error {
-	request, emailIgnored, err := readNewSession(w, r, from.TestMode)
+	request, emailIgnored, err := readNewSession(w, r, from)
 	if err != nil {
 		return h.gate.AdmitInvalid(e, w, r, from, err)
 	}
@@ -70,13 +70,13 @@ func (h *Handler) Create(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	})
 }
 
-// readNewSession reads header and body of a request; strict and emailIgnored as in readCharge.
-func readNewSession(w http.ResponseWriter, r *http.Request, strict bool) (request store.NewSession, emailIgnored bool, err error) {
+// readNewSession reads header and body of a request; emailIgnored as in readCharge.
+func readNewSession(w http.ResponseWriter, r *http.Request, from caller.Caller) (request store.NewSession, emailIgnored bool, err error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return store.NewSession{}, false, err
 	}
-	charge, emailIgnored, err := readCharge(w, r, strict)
+	charge, emailIgnored, err := readCharge(w, r, from)
 	if err != nil {
 		return store.NewSession{}, false, err
 	}
@@ -99,9 +99,9 @@ func idempotencyKey(header http.Header) (session.IdempotencyKey, error) {
 	}
 }
 
-// readCharge reads the body. It ignores unknown fields, so that clients may be newer than the service; strict: it refuses them.
+// readCharge reads the body. It ignores unknown fields, so that clients may be newer than the service; those of a test key are refused.
 // emailIgnored: the customerEmail is no address that a receipt may go to. A payer typed it, and it never stops a sale.
-func readCharge(w http.ResponseWriter, r *http.Request, strict bool) (charge session.Charge, emailIgnored bool, err error) {
+func readCharge(w http.ResponseWriter, r *http.Request, from caller.Caller) (charge session.Charge, emailIgnored bool, err error) {
 	fields, err := web.ReadObject(w, r)
 	if err != nil {
 		return session.Charge{}, false, err
@@ -111,9 +111,14 @@ func readCharge(w http.ResponseWriter, r *http.Request, strict bool) (charge ses
 		TaxCents:    fields.Cents("taxCents", session.TaxRule),
 		TipCents:    fields.Cents("tipCents", session.TipRule),
 		OrderRef:    fields.Text("orderRef", session.OrderRefRule),
+		Description: fields.Text("description", session.DescriptionRule),
+		ReturnURL:   fields.Text("returnUrl", session.ReturnURLRule),
+	}
+	if merchantURL := from.Merchant.Page.ReturnURL; charge.ReturnURL != "" && !session.AllowsReturnURL(merchantURL, charge.ReturnURL) {
+		fields.Ignore("returnUrl", returnURLRule(merchantURL), from.TestMode)
 	}
 	email := mailbox.Trim(fields.Text("customerEmail", session.CustomerEmailRule))
-	if err := fields.Finish(w.Header(), strict); err != nil {
+	if err := fields.Finish(w.Header(), from.TestMode); err != nil {
 		return session.Charge{}, false, err
 	}
 	if err := charge.Validate(); err != nil {
@@ -123,4 +128,14 @@ func readCharge(w http.ResponseWriter, r *http.Request, strict bool) (charge ses
 		charge.CustomerEmail = email
 	}
 	return charge, charge.CustomerEmail != email, nil
+}
+
+// returnURLRule says which return URLs the Merchant allows, to developers with a test key. A live
+// charge with another one is made all the same, and its page leads to the Merchant's: so no change
+// of the Merchant stops a sale, or refuses the retry of a charge.
+func returnURLRule(merchantURL string) string {
+	if merchantURL == "" {
+		return "is not used, because the Merchant has no page.returnURL"
+	}
+	return "must be an https URL with the host and port of the Merchant's page.returnURL, " + merchantURL
 }

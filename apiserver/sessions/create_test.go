@@ -160,6 +160,47 @@ func TestCreate_CustomerEmail(t *testing.T) {
 	f.Call(http.MethodPost, path, keys["live"], with(`"customerEmail":"ada@example.com"`), "Idempotency-Key", "a-word").WantCode(t, http.StatusBadRequest, "idempotency_mismatch")
 }
 
+// A page leads only to the host that the Merchant has. A charge for another host is made all the same, also while the Merchant changes;
+// who develops with a test key is told.
+func TestCreate_ReturnURL(t *testing.T) {
+	f := newFixture(t)
+	acme := f.Merchant("acme", func(r *published.MerchantRecord) {
+		r.Page = &v1alpha1.PageSettings{ReturnURL: "https://shop.example/thanks"}
+		r.Sessions.IdempotencyMismatch = v1alpha1.IdempotencyMismatchReject
+	})
+	live, test, none := f.Key("live", acme), f.TestKey("test", acme), f.TestKey("none", f.Merchant("none"))
+	const own, foreign = `{"amountCents":1,"returnUrl":"https://shop.example/{sessionId}"}`, `{"amountCents":1,"returnUrl":"https://evil.example/"}`
+	for name, charge := range map[string]struct{ key, body, ignored, refused string }{
+		"its host":                 {live, own, "", ""},
+		"its host, test key":       {test, own, "", ""},
+		"another host":             {live, foreign, "returnUrl", ""},
+		"another host, test key":   {test, foreign, "", "returnUrl must be an https URL with the host and port of the Merchant's page.returnURL, https://shop.example/thanks"},
+		"a Merchant without one":   {none, own, "", "returnUrl is not used, because the Merchant has no page.returnURL"},
+		"none given":               {none, `{"amountCents":1,"returnUrl":""}`, "", ""},
+		"among others, ignored":    {live, `{"x":1,"amountCents":1,"returnUrl":"https://evil.example/"}`, "x, returnUrl", ""},
+		"another type of it, live": {live, with(`"returnUrl":1`), "", returnRule},
+	} {
+		got := f.Call(http.MethodPost, path, charge.key, charge.body)
+		if charge.refused != "" {
+			got.WantError(t, http.StatusBadRequest, charge.refused)
+		} else {
+			got.Want(t, http.StatusCreated)
+		}
+		if ignored := got.Header.Get("Ignored-Fields"); ignored != charge.ignored {
+			t.Errorf("%s: Ignored-Fields %q, want %q", name, ignored, charge.ignored)
+		}
+	}
+
+	first := f.Call(http.MethodPost, path, live, own, "Idempotency-Key", "k").Want(t, http.StatusCreated)
+	acme.Page = nil
+	f.PublishMerchant(acme)
+	again := f.Call(http.MethodPost, path, live, own, "Idempotency-Key", "k").Want(t, http.StatusCreated)
+	if again.Text("sessionId") != first.Text("sessionId") || again.Header.Get("Ignored-Fields") != "returnUrl" {
+		t.Errorf("a retry after the Merchant has lost its URL: %s, Ignored-Fields %q", again.Raw, again.Header.Get("Ignored-Fields"))
+	}
+	f.Call(http.MethodPost, path, live, `{"amountCents":1,"returnUrl":"https://shop.example/"}`, "Idempotency-Key", "k").WantCode(t, http.StatusBadRequest, "idempotency_mismatch")
+}
+
 func TestCreate_Twice(t *testing.T) {
 	f := newFixture(t)
 	key := f.Key("till", f.Merchant("acme"))
@@ -348,6 +389,9 @@ const (
 	tipRule    = "tipCents must be an integer from 0 to 10000000"
 	orderRule  = "orderRef must be a string of at most 255 characters without control characters"
 	emailRule  = "customerEmail must be a string"
+
+	descriptionRule = "description must be a string of at most 140 characters that payers can see, on one line, without characters that change the text direction"
+	returnRule      = "returnUrl must be an https URL of at most 512 visible ASCII characters, without user info, and with braces only in {sessionId}"
 )
 
 // with returns a body that is good but for what is added to it.
@@ -430,6 +474,13 @@ var badBodies = map[string]struct{ body, message string }{
 	"order reference with NUL":   {with(`"orderRef":"a\u0000b"`), orderRule},
 	"order reference with a tab": {with(`"orderRef":"a\tb"`), orderRule},
 	"order reference with DEL":   {with(`"orderRef":"a\u007fb"`), orderRule},
+	"description a number":       {with(`"description":2`), descriptionRule},
+	"description too long":       {with(`"description":"` + strings.Repeat("ä", 141) + `"`), descriptionRule},
+	"description of two lines":   {with(`"description":"2 flat whites\n1 croissant"`), descriptionRule},
+	"description nobody sees":    {with(`"description":"\u200b"`), descriptionRule},
+	"return URL an object":       {with(`"returnUrl":{}`), returnRule},
+	"return URL a path":          {with(`"returnUrl":"/orders/1001"`), returnRule},
+	"return URL of plain http":   {with(`"returnUrl":"http://shop.example/"`), returnRule},
 	"e-mail a number":            {with(`"customerEmail":1`), emailRule},
 	"e-mail true":                {with(`"customerEmail":true`), emailRule},
 	"e-mail an array":            {with(`"customerEmail":["ada@example.com"]`), emailRule},

@@ -21,7 +21,7 @@ func TestGet(t *testing.T) {
 		want map[string]any // beside what every session has
 	}{
 		"the least":      {`{"amountCents": 1250}`, map[string]any{}},
-		"everything":     {`{"amountCents": 1250, "orderRef": "1001", "taxCents": 110, "tipCents": 90, "customerEmail": "ada@example.com"}`, map[string]any{"orderRef": "1001", "taxCents": 110.0, "tipCents": 90.0}},
+		"everything":     {`{"amountCents": 1250, "orderRef": "1001", "taxCents": 110, "tipCents": 90, "customerEmail": "ada@example.com", "description": "2 flat whites"}`, map[string]any{"orderRef": "1001", "description": "2 flat whites", "taxCents": 110.0, "tipCents": 90.0}},
 		"zero is given":  {`{"amountCents": 1250, "taxCents": 0, "tipCents": 0}`, map[string]any{"taxCents": 0.0, "tipCents": 0.0}},
 		"a strange text": {`{"amountCents": 1250, "orderRef": "<a href=\"x\">é😀\u2028</a>"}`, map[string]any{"orderRef": "<a href=\"x\">é😀\u2028</a>"}},
 	} {

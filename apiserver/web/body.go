@@ -305,6 +305,20 @@ func (o *Object) Finish(header http.Header, strict bool) error {
 	return o.err
 }
 
+// Ignore has Finish name a field that was read like one that the service does not know. strict: the
+// field is refused instead, for this rule.
+func (o *Object) Ignore(name, rule string, strict bool) {
+	if strict {
+		o.fail(name, rule)
+		return
+	}
+	for i := range o.fields {
+		if o.fields[i].name == name {
+			o.fields[i].known = false
+		}
+	}
+}
+
 func (o *Object) fail(name, rule string) {
 	if o.err == nil {
 		o.err = &session.FieldError{Field: name, Rule: rule}

@@ -573,6 +573,7 @@ func writePayment(to io.Writer, payment payments.Payment, zone *time.Location) e
 		{"Status", string(payment.Status)},
 		{"Amount", amount},
 		{"Order", terminal.Printable(payment.OrderRef)},
+		{"Description", terminal.Printable(payment.Description)},
 		{"Payment", terminal.Printable(payment.PaymentRef)},
 		{"Reason", terminal.Printable(payment.Reason)},
 		{"Created", shopTime(payment.Created(), zone) + " " + zone.String()},

@@ -310,9 +310,9 @@ func TestRestFor(t *testing.T) {
 	}
 }
 
-// What was refused and what went back is shown with each payment.
+// What was refused and what went back is shown with each payment, and what the till has written does not reach the terminal as it is.
 func TestWritePayment_Refunds(t *testing.T) {
-	const body = `{"sessionId": "ps_1", "status": "COMPLETED", "amountCents": 1250, "currency": "EUR", "createdAt": 1795246260000, "endedAt": 1795246300000, "payments": [
+	const body = `{"sessionId": "ps_1", "status": "COMPLETED", "amountCents": 1250, "currency": "EUR", "description": "2 flat\u001b[2J whites", "createdAt": 1795246260000, "endedAt": 1795246300000, "payments": [
 		{"paymentRef": "card-1", "amountCents": 1250, "currency": "EUR", "refused": false, "refundedCents": 500, "refunds": [{"refundRef": "back-1", "amountCents": 500, "refundedAt": 1795246400000}]},
 		{"paymentRef": "card-2", "amountCents": 1250, "currency": "EUR", "refused": true, "refundedCents": 0, "refunds": []}],
 		"refundRequests": [{"refundId": "rf_1", "status": "REQUESTED", "amountCents": 200, "reason": "cold\u001b[2J", "requestedAt": 1795246400000},
@@ -326,10 +326,11 @@ func TestWritePayment_Refunds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"Refunded    5.00 EUR of payment card-1, refund back-1, 2026-11-21 07:33:20",
-		"Refused     12.50 EUR, payment card-2, to refund: 12.50 EUR",
-		"Asked for   2.00 EUR, refund rf_1, 2026-11-21 07:33:20: REQUESTED; cold\ufffd[2J\n",
-		"Asked for   3.00 EUR, refund rf_2, 2026-11-21 07:33:20: REJECTED 2026-11-21 07:34:20, account closed\ufffd\n",
+		"Description   2 flat\ufffd[2J whites\n",
+		"Refunded      5.00 EUR of payment card-1, refund back-1, 2026-11-21 07:33:20",
+		"Refused       12.50 EUR, payment card-2, to refund: 12.50 EUR",
+		"Asked for     2.00 EUR, refund rf_1, 2026-11-21 07:33:20: REQUESTED; cold\ufffd[2J\n",
+		"Asked for     3.00 EUR, refund rf_2, 2026-11-21 07:33:20: REJECTED 2026-11-21 07:34:20, account closed\ufffd\n",
 	} {
 		if !strings.Contains(text.String(), line) {
 			t.Errorf("no line %q in\n%s", line, text.String())

@@ -28,6 +28,7 @@ type paymentPage struct {
 	// Explanation are the words for what the status means for the shop; empty: the status says it.
 	Explanation string
 	Order       string
+	Description string // for the payer; empty: not given
 	Tax, Tip    string // empty: not given
 	Receipt     string // its reference on the payer's receipt; empty: it is not paid
 	Reference   string // of the payment that settled it
@@ -168,7 +169,7 @@ func (h *Handler) paymentPage(ctx context.Context, merchant *v1alpha1.Merchant, 
 	page := paymentPage{
 		Merchant: merchant, links: newLinks(merchant, s.ID.TestMode()), Test: s.ID.TestMode(), Zone: clock.Zone(),
 		ID: s.ID.String(), Amount: words.Amount(s.Charge.AmountCents, s.Currency), Status: paymentStatuses[s.Status],
-		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Tax: optional(words, s.Charge.TaxCents, s.Currency), Tip: optional(words, s.Charge.TipCents, s.Currency),
+		Explanation: statusExplanations[s.Status], Order: s.Charge.OrderRef, Description: s.Charge.Description, Tax: optional(words, s.Charge.TaxCents, s.Currency), Tip: optional(words, s.Charge.TipCents, s.Currency),
 		Reference: s.PaymentRef, Reason: s.Reason,
 		Created: clock.Short(web.Second, s.CreatedAt), Expires: clock.Short(web.Second, s.ExpiresAt), Ended: clock.Short(web.Second, s.EndedAt), PaidAt: clock.Short(web.Second, s.PaidAt),
 	}

@@ -57,6 +57,9 @@ func newText(paid *session.Session) string {
 	if paid.Charge.OrderRef != "" {
 		line("Order", oneLine(paid.Charge.OrderRef))
 	}
+	if paid.Charge.Description != "" {
+		line("For", oneLine(paid.Charge.Description))
+	}
 	line("Reference", session.NewReference(paid.ID, paid.EndedAt).String())
 	fmt.Fprintf(&text, "\nThis address was given for the receipt when the payment was made.\n")
 	return text.String()

@@ -204,7 +204,9 @@ func TestSender_Sends(t *testing.T) {
 				}
 				return new(net.Dialer).DialContext(ctx, network, mails.Address())
 			}
-			id := f.paid(t, func(n *store.NewSession) { n.Charge.TaxCents, n.Charge.TipCents = new(int64(200)), new(int64(100)) })
+			id := f.paid(t, func(n *store.NewSession) {
+				n.Charge.TaxCents, n.Charge.TipCents, n.Charge.Description = new(int64(200)), new(int64(100)), "2 flat whites"
+			})
 			run(t, s)
 			await.Until(t, patience, "the receipt is sent", func() bool { return s.outcomes(t, outcomeSent) == 1 })
 			message := mails.Messages()[0]
@@ -214,7 +216,7 @@ func TestSender_Sends(t *testing.T) {
 			if !message.Encrypted || message.To != customer || message.From != `"Example Pay" <receipts@pay.example>` || message.Subject != "Receipt from Acme Coffee" {
 				t.Errorf("the mail is %+v", message)
 			}
-			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "Reference: " + f.reference(t, id) + "\n", " +01\n"} {
+			for _, line := range []string{"Paid:      €12.50\n", "Tax:       €2.00\n", "Tip:       €1.00\n", "Order:     1001\n", "For:       2 flat whites\n", "Reference: " + f.reference(t, id) + "\n", " +01\n"} {
 				if !strings.Contains(message.Text, line) {
 					t.Errorf("the mail lacks %q:\n%s", line, message.Text)
 				}
@@ -560,6 +562,7 @@ func TestNewMessage_Injection(t *testing.T) {
 	f.paid(t, func(n *store.NewSession) {
 		n.MerchantName = "Acme\r\nBcc: eve@example.org\r\n\r\nPaid: nothing"
 		n.Charge.OrderRef = "1\u2028Paid:      €0.00\n.\r\nQUIT"
+		n.Charge.Description = n.Charge.OrderRef
 	})
 	run(t, f.sender(t, ServerOptions{URL: "smtp://" + mails.Address()}))
 	await.Until(t, patience, "it is sent", func() bool { return len(mails.Messages()) == 1 })

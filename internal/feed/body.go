@@ -56,6 +56,7 @@ const timestampLayout = "2006-01-02T15:04:05.000Z07:00"
 type sessionData struct {
 	SessionID   string         `json:"sessionId"`
 	OrderRef    string         `json:"orderRef,omitempty"`
+	Description string         `json:"description,omitempty"`
 	Status      session.Status `json:"status"`
 	AmountCents int64          `json:"amountCents"`
 	Currency    string         `json:"currency"`
@@ -95,6 +96,7 @@ func newSessionData(event Event) sessionData {
 	data := sessionData{
 		SessionID:   change.ID.String(),
 		OrderRef:    change.Charge.OrderRef,
+		Description: change.Charge.Description,
 		Status:      change.Status,
 		AmountCents: change.Charge.AmountCents,
 		Currency:    change.Currency,

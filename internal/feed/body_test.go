@@ -190,6 +190,8 @@ func charge() session.Charge {
 	return session.Charge{
 		AmountCents:   1250,
 		OrderRef:      `table 7 <b>&"crème"</b>`,
+		Description:   "2 flat whites & 1 croissant",
+		ReturnURL:     "https://shop.example/orders/1001",
 		TaxCents:      new(int64(110)),
 		TipCents:      new(int64(0)),
 		CustomerEmail: "ada@example.com",

@@ -15,6 +15,7 @@ type Payment struct {
 	AmountCents int64          `json:"amountCents"`
 	Currency    string         `json:"currency"`
 	OrderRef    string         `json:"orderRef,omitempty"`
+	Description string         `json:"description,omitempty"`
 	TaxCents    *int64         `json:"taxCents,omitempty"`
 	TipCents    *int64         `json:"tipCents,omitempty"`
 	CreatedAt   int64          `json:"createdAt"`
@@ -84,6 +85,7 @@ func New(sess *session.Session) Payment {
 		AmountCents: sess.Charge.AmountCents,
 		Currency:    sess.Currency,
 		OrderRef:    sess.Charge.OrderRef,
+		Description: sess.Charge.Description,
 		TaxCents:    sess.Charge.TaxCents,
 		TipCents:    sess.Charge.TipCents,
 		CreatedAt:   millis(sess.CreatedAt),

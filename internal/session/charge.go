@@ -21,6 +21,8 @@ const (
 	TaxRule           = "must be an integer from 0 to 10000000"
 	TipRule           = TaxRule
 	OrderRefRule      = "must be a string of at most 255 characters without control characters"
+	DescriptionRule   = "must be a string of at most 140 characters that payers can see, on one line, without characters that change the text direction"
+	ReturnURLRule     = "must be an https URL of at most 512 visible ASCII characters, without user info, and with braces only in {sessionId}"
 	CustomerEmailRule = "must be a string"
 )
 
@@ -35,6 +37,11 @@ type Charge struct {
 	AmountCents int64
 	// OrderRef is the merchant's own reference; empty: none.
 	OrderRef string
+	// Description is what the payer reads about the charge; empty: nothing.
+	Description string
+	// ReturnURL is where the page of the session leads after its end, if AllowsReturnURL; empty: the
+	// charge has none.
+	ReturnURL string
 	// TaxCents and TipCents are informational; nil: not given.
 	TaxCents *int64
 	TipCents *int64
@@ -50,6 +57,10 @@ func (c Charge) Validate() error {
 		return &FieldError{Field: "amountCents", Rule: AmountRule}
 	case !validOrderRef(c.OrderRef):
 		return &FieldError{Field: "orderRef", Rule: OrderRefRule}
+	case c.Description != "" && !validDescription(c.Description):
+		return &FieldError{Field: "description", Rule: DescriptionRule}
+	case c.ReturnURL != "" && !validReturnURL(c.ReturnURL):
+		return &FieldError{Field: "returnUrl", Rule: ReturnURLRule}
 	case !validPart(c.TaxCents):
 		return &FieldError{Field: "taxCents", Rule: TaxRule}
 	case !validPart(c.TipCents):
@@ -59,7 +70,8 @@ func (c Charge) Validate() error {
 }
 
 // Fingerprint returns 32 hex digits that are equal for equal charges and for no others. It is kept
-// beside the Idempotency-Key, so its encoding must not change while keys are remembered.
+// beside the Idempotency-Key, so its encoding must not change while keys are remembered: fields that
+// were added later are in it only if they are given.
 func (c Charge) Fingerprint() string {
 	var room [128]byte // enough for most
 	encoded := strconv.AppendInt(room[:0], c.AmountCents, 10)
@@ -67,6 +79,12 @@ func (c Charge) Fingerprint() string {
 	encoded = appendPart(append(encoded, ' '), c.TaxCents)
 	encoded = appendPart(append(encoded, ' '), c.TipCents)
 	encoded = strconv.AppendQuote(append(encoded, ' '), c.CustomerEmail)
+	if c.Description != "" {
+		encoded = strconv.AppendQuote(append(encoded, " description "...), c.Description)
+	}
+	if c.ReturnURL != "" {
+		encoded = strconv.AppendQuote(append(encoded, " returnUrl "...), c.ReturnURL)
+	}
 	sum := sha256.Sum256(encoded)
 	var digits [32]byte
 	hex.Encode(digits[:], sum[:16])

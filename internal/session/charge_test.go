@@ -35,7 +35,12 @@ func TestCharge_Valid(t *testing.T) {
 		"no more than an amount":                   func(c *session.Charge) { *c = session.Charge{AmountCents: 1} },
 		"an order of 255 characters in more bytes": func(c *session.Charge) { c.OrderRef = strings.Repeat("é", 255) },
 		"an order with quotes and emoji":           func(c *session.Charge) { c.OrderRef = `"table 7" 🍕 <b>` },
-		"an address that is none":                  func(c *session.Charge) { c.CustomerEmail = "n/a" },
+		"a description in any script": func(c *session.Charge) {
+			c.Description = "2 Kaffee Ähre & カフェ ☕ (مقهى) 👩‍🍳 I ❤\ufe0f Tea"
+		},
+		"a description of 140 characters": func(c *session.Charge) { c.Description = strings.Repeat("é", 140) },
+		"a description between spaces":    func(c *session.Charge) { c.Description = " 2 flat whites " },
+		"an address that is none":         func(c *session.Charge) { c.CustomerEmail = "n/a" },
 	} {
 		if err := charge(change).Validate(); err != nil {
 			t.Errorf("%s: %v", desc, err)
@@ -59,6 +64,16 @@ func TestCharge_Invalid(t *testing.T) {
 		"a newline":         {func(c *session.Charge) { c.OrderRef = "a\nb" }, "orderRef"},
 		"a NUL":             {func(c *session.Charge) { c.OrderRef = "a\x00b" }, "orderRef"},
 		"a C1 control":      {func(c *session.Charge) { c.OrderRef = "a\u0085b" }, "orderRef"},
+		"141 characters":    {func(c *session.Charge) { c.Description = strings.Repeat("é", 141) }, "description"},
+		"only spaces":       {func(c *session.Charge) { c.Description = "  " }, "description"},
+		"two lines":         {func(c *session.Charge) { c.Description = "2 flat whites\n1 croissant" }, "description"},
+		"DEL":               {func(c *session.Charge) { c.Description = "a\x7fb" }, "description"},
+		"a soft hyphen":     {func(c *session.Charge) { c.Description = "flat\u00adwhite" }, "description"},
+		"a hidden space":    {func(c *session.Charge) { c.Description = "flat\u200bwhite" }, "description"},
+		"another direction": {func(c *session.Charge) { c.Description = "\u202eetihw talf" }, "description"},
+		"a hidden joiner":   {func(c *session.Charge) { c.Description = "flat\u200dwhite" }, "description"},
+		"a stack of marks":  {func(c *session.Charge) { c.Description = "A" + strings.Repeat("\u0301", 5) }, "description"},
+		"no UTF-8":          {func(c *session.Charge) { c.Description = "a\xffb" }, "description"},
 		"invalid UTF-8":     {func(c *session.Charge) { c.OrderRef = "a\xffb" }, "orderRef"},
 	} {
 		c := charge(test.change)
@@ -92,6 +107,8 @@ func TestFingerprint_DifferentCharges(t *testing.T) {
 		"no tip":           func(c *session.Charge) { c.TipCents = nil },
 		"tax and tip swap": func(c *session.Charge) { c.TaxCents, c.TipCents = c.TipCents, c.TaxCents },
 		"another address":  func(c *session.Charge) { c.CustomerEmail = "bob@example.com" },
+		"a description":    func(c *session.Charge) { c.Description = "2 flat whites" },
+		"a return URL":     func(c *session.Charge) { c.ReturnURL = "2 flat whites" },
 		"no address":       func(c *session.Charge) { c.CustomerEmail = "" },
 		"fields that run into each other": func(c *session.Charge) {
 			c.OrderRef, c.TaxCents, c.CustomerEmail = `1001" 110 0 "ada@example.com`, nil, ""
@@ -114,6 +131,8 @@ func TestFingerprint_EqualCharges(t *testing.T) {
 			TaxCents:      rapid.Ptr(rapid.Int64Range(0, 2), true).Draw(t, "tax"),
 			TipCents:      rapid.Ptr(rapid.Int64Range(0, 2), true).Draw(t, "tip"),
 			CustomerEmail: text.Draw(t, "address"),
+			Description:   text.Draw(t, "description"),
+			ReturnURL:     text.Draw(t, "return URL"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {

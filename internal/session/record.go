@@ -37,6 +37,8 @@ const (
 	recordTip
 	recordOrderRef
 	recordMerchantName
+	recordDescription
+	recordReturnURL
 )
 
 // requiredRecordFields is how many fields every stored record has, as many as the first release wrote. It never changes.
@@ -71,6 +73,8 @@ var recordFields = [...]recordField{
 	recordTip:          optionalField(func(r *Record) **int64 { return &r.TipCents }),
 	recordOrderRef:     textField(func(r *Record) *string { return &r.OrderRef }),
 	recordMerchantName: textField(func(r *Record) *string { return &r.MerchantName }),
+	recordDescription:  textField(func(r *Record) *string { return &r.Description }),
+	recordReturnURL:    textField(func(r *Record) *string { return &r.ReturnURL }),
 }
 
 // recordField writes and reads one value of a record. read reports whether the text is one.

@@ -24,7 +24,7 @@ func TestRecord_RoundTrip(t *testing.T) {
 			LifetimeMillis: rapid.Int64Range(1, 86_400_000).Draw(t, "lifetime"),
 			Charge: session.Charge{
 				AmountCents: rapid.Int64Range(1, session.MaxAmountCents).Draw(t, "amount"),
-				OrderRef:    rapid.String().Draw(t, "order"), TaxCents: optional(t, "tax"), TipCents: optional(t, "tip"),
+				OrderRef:    rapid.String().Draw(t, "order"), Description: rapid.String().Draw(t, "description"), ReturnURL: rapid.String().Draw(t, "return URL"), TaxCents: optional(t, "tax"), TipCents: optional(t, "tip"),
 			},
 		}
 		text := string(want.Append(nil))
@@ -41,7 +41,7 @@ func TestRecord_RoundTrip(t *testing.T) {
 func TestAppend_UsualRecordIsCompact(t *testing.T) {
 	record := session.Record{MerchantID: "abcdefgh2345", MerchantName: "Acme Coffee", KeyID: "2yylmkzckvhj", Currency: "EUR", LifetimeMillis: 900_000}
 	record.AmountCents, record.OrderRef = 1250, "1001"
-	if text := string(record.Append(nil)); len(text) > 64 || text != "abcdefgh2345\t1250\t900000\t2yylmkzckvhj\tEUR\t\t\t1001\tAcme Coffee" {
+	if text := string(record.Append(nil)); len(text) > 64 || text != "abcdefgh2345\t1250\t900000\t2yylmkzckvhj\tEUR\t\t\t1001\tAcme Coffee\t\t" {
 		t.Errorf("%d bytes: %q", len(text), text)
 	}
 }

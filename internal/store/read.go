@@ -79,6 +79,8 @@ type PublicSession struct {
 	TaxCents, TipCents int64
 	// OrderRef is for payers only if their merchant says so.
 	OrderRef string
+	// Description and ReturnURL are those of the charge.
+	Description, ReturnURL string
 	// Currency is an ISO 4217 code.
 	Currency  string
 	Status    session.Status
@@ -156,6 +158,7 @@ func parsePublicSession(reply *redis.Reply, id session.ID, now time.Time) (Publi
 	}
 	read.MerchantID, read.TestMode, read.MerchantName = record.MerchantID, record.TestMode, record.MerchantName
 	read.AmountCents, read.Currency, read.OrderRef = record.AmountCents, record.Currency, record.OrderRef
+	read.Description, read.ReturnURL = record.Description, record.ReturnURL
 	if record.TaxCents != nil {
 		read.TaxCents = *record.TaxCents
 	}

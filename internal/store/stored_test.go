@@ -73,7 +73,7 @@ var (
 	storedRail   = session.NewRail("system:serviceaccount:rails:bank")
 	storedCharge = with(newSession(), func(n *store.NewSession) {
 		n.EmitCreated = true
-		n.Charge = session.Charge{AmountCents: 1250, OrderRef: "table 7 <b>&\"crème\"", TaxCents: new(int64(110)), TipCents: new(int64(0)), CustomerEmail: "ada@example.com"}
+		n.Charge = session.Charge{AmountCents: 1250, OrderRef: "table 7 <b>&\"crème\"", TaxCents: new(int64(110)), TipCents: new(int64(0)), CustomerEmail: "ada@example.com", Description: "2 flat whites", ReturnURL: "https://shop.example/orders?id=%7B{sessionId}"}
 		n.TimeZone = "Europe/Berlin"
 	})
 	storedRefund  = session.Refund{Rail: storedRail, Ref: "refund-1", PaymentRef: "paid", AmountCents: 500}

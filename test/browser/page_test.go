@@ -259,6 +259,33 @@ func TestPage_LongName(t *testing.T) {
 	}
 }
 
+// The longest description leaves the button in sight on the smallest phone. After the end the page leads to where the charge says.
+func TestPage_DescriptionAndReturnURL(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	description := strings.Repeat("2 flat whites, ", 9) + "water"
+	created := call(t, shared.replicas[0].Public, http.MethodPost, fixture.Sessions, s.key,
+		fmt.Sprintf(`{"amountCents":1250,"description":%q,"returnUrl":"https://shop.example/orders/1001?session={sessionId}"}`, description))
+	id := created.Text("sessionId")
+	page := sharedBrowser.NewPage(t, browsertest.Settings{Width: 320, Height: 568})
+	page.Open(pageURL(id))
+	awaitStream(t, page, statusURL(shared.replicas[0].Public, id))
+	if got := page.Text(".description"); got != description {
+		t.Errorf("the description is %q", got)
+	}
+	if seen := browsertest.Eval[float64](page, "document.querySelector('.app').getBoundingClientRect().bottom"); seen > 568 {
+		t.Errorf("the button ends at %v, below the screen", seen)
+	}
+	s.end(t, id, "COMPLETED")
+	awaitShown(page, "COMPLETED")
+	const back = "[...document.querySelectorAll('a')].filter(a => a.checkVisibility()).map(a => a.href)"
+	if got := browsertest.Eval[[]string](page, back); !slices.Equal(got, []string{"https://shop.example/orders/1001?session=" + id}) {
+		t.Errorf("the paid page leads to %q", got)
+	}
+	page.Do("document.querySelector('.description bdi').textContent = 'W'.repeat(140)")
+	checkAccessible(t, page, "en")
+}
+
 // openPaid opens the page of a new session, which records announcements, and returns it when the session is paid and the receipt is complete.
 func (s shop) openPaid(t *testing.T) (id string, page *browsertest.Page) {
 	t.Helper()

@@ -27,15 +27,12 @@ func CheckScheme(scheme string) error {
 	return nil
 }
 
-// AppPlaceholder stands for the session's id in the address of a payment app.
-const AppPlaceholder = "{sessionId}"
-
 // CheckAppURL refuses what is no template of an address of a payment app: an https URL, or one of this machine, with the placeholder once
 // after its host.
 func CheckAppURL(pattern string) error {
-	before, after, found := strings.Cut(pattern, AppPlaceholder)
+	before, after, found := strings.Cut(pattern, session.IDPlaceholder)
 	if !found || strings.ContainsAny(before+after, "{}") {
-		return fmt.Errorf("must have %s once, as in https://pay.example.com/%[1]s", AppPlaceholder)
+		return fmt.Errorf("must have %s once, as in https://pay.example.com/%[1]s", session.IDPlaceholder)
 	}
 	sample := session.NewID("aaaaaaaaaaaa", false).String()
 	address, err := url.Parse(before + sample + after)
@@ -50,7 +47,7 @@ func CheckAppURL(pattern string) error {
 	case address.Scheme != "https" && (address.Scheme != "http" || !local):
 		return errors.New("must be an https URL, or an http URL of this machine")
 	case address.Hostname() == "" || address.User != nil || strings.Contains(address.Host, sample):
-		return fmt.Errorf("must have a host, no user info, and %s after the host", AppPlaceholder)
+		return fmt.Errorf("must have a host, no user info, and %s after the host", session.IDPlaceholder)
 	}
 	return nil
 }
@@ -60,7 +57,7 @@ func (p *Payment) openApp() (template.URL, error) {
 	if p.AppURL == "" {
 		return appLink(p.Payload)
 	}
-	if err := CheckAppURL(strings.Replace(p.AppURL, p.ID.String(), AppPlaceholder, 1)); err != nil {
+	if err := CheckAppURL(strings.Replace(p.AppURL, p.ID.String(), session.IDPlaceholder, 1)); err != nil {
 		return "", fmt.Errorf("link of the payment app: %w", err)
 	}
 	return template.URL(p.AppURL), nil //nolint:gosec // it was checked

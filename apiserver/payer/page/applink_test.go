@@ -36,7 +36,7 @@ func TestCheckAppURL(t *testing.T) {
 			t.Errorf("%s: %v", template, err)
 		}
 		payment := newPayment(session.Pending)
-		payment.AppURL = strings.Replace(template, AppPlaceholder, payment.ID.String(), 1)
+		payment.AppURL = strings.Replace(template, session.IDPlaceholder, payment.ID.String(), 1)
 		rendered, err := newPages(t).Payment("en", payment)
 		if err != nil {
 			t.Errorf("%s: %v", template, err)

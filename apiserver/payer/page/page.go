@@ -66,7 +66,9 @@ func New() (*Pages, error) {
 type Payment struct {
 	ID           session.ID
 	MerchantName string
-	AmountCents  int64
+	// Description is what the shop says about the payment; empty: nothing.
+	Description string
+	AmountCents int64
 	// Currency is an ISO 4217 code.
 	Currency string
 	Status   session.Status
@@ -114,6 +116,7 @@ type paymentPage struct {
 
 	Path, StatusURL  string
 	Merchant, Amount string
+	Description      string
 	Status           session.Status
 	Refused          []notice
 	States           []state
@@ -191,17 +194,18 @@ func newReceipt(in translation, payment *Payment) (rows []receiptRow) {
 func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error) {
 	in := p.translation(acceptLanguage)
 	page := paymentPage{
-		head:      head{in, "", p.style.path(payment.AccentColor), p.script.Path},
-		Path:      Path(payment.ID),
-		StatusURL: "/api/v1/public/sessions/" + payment.ID.String(),
-		Merchant:  payment.MerchantName,
-		Amount:    in.amounts.Format(payment.AmountCents, payment.Currency),
-		Status:    payment.Status,
-		Refused:   newNotices(in, payment.Refused),
-		States:    newStates(in, payment),
-		Test:      payment.ID.TestMode(),
-		Playable:  payment.Playable(),
-		ExpiresIn: int64((payment.ExpiresIn + time.Second - 1) / time.Second),
+		head:        head{in, "", p.style.path(payment.AccentColor), p.script.Path},
+		Path:        Path(payment.ID),
+		StatusURL:   "/api/v1/public/sessions/" + payment.ID.String(),
+		Merchant:    payment.MerchantName,
+		Amount:      in.amounts.Format(payment.AmountCents, payment.Currency),
+		Description: payment.Description,
+		Status:      payment.Status,
+		Refused:     newNotices(in, payment.Refused),
+		States:      newStates(in, payment),
+		Test:        payment.ID.TestMode(),
+		Playable:    payment.Playable(),
+		ExpiresIn:   int64((payment.ExpiresIn + time.Second - 1) / time.Second),
 	}
 	page.Title = page.States[slices.IndexFunc(page.States, func(s state) bool { return !s.Hidden })].Title
 	page.TimeLeft = clock(page.ExpiresIn)

@@ -26,7 +26,7 @@ func newPages(t *testing.T) *Pages {
 func newPayment(status session.Status) *Payment {
 	id := session.NewID("abcdefgh2345", false)
 	return &Payment{
-		ID: id, MerchantName: "Acme Coffee", AmountCents: 1250, Currency: "EUR", Status: status, ExpiresIn: 871*time.Second + 1,
+		ID: id, MerchantName: "Acme Coffee", Description: "2 flat whites", AmountCents: 1250, Currency: "EUR", Status: status, ExpiresIn: 871*time.Second + 1,
 		Payload: "pay://qr/" + id.String(), QRText: "pay://qr/" + id.String(),
 		AccentColor: "#0b6e4f", ReturnURL: "https://shop.example/thanks?a=1&b=2",
 		Receipt: Receipt{TaxCents: 110, TipCents: 100, Order: "1001", PaidAt: paidAt},
@@ -65,7 +65,7 @@ func TestPage_Pending(t *testing.T) {
 		}
 	}
 	text := text(main)
-	for _, want := range []string{"Payment to Acme Coffee", "€12.50", "Time left 14:32", "Check again"} {
+	for _, want := range []string{"Payment to Acme Coffee 2 flat whites €12.50", "Time left 14:32", "Check again"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not on the page: %s", want, text)
 		}
@@ -99,7 +99,7 @@ func TestPage_Final(t *testing.T) {
 		}
 		page := parse(t, rendered)
 		shown := text(one(t, page, "main"))
-		for _, part := range append(want, "Payment to Acme Coffee", "€12.50") {
+		for _, part := range append(want, "Payment to Acme Coffee 2 flat whites €12.50") {
 			if !strings.Contains(shown, part) {
 				t.Errorf("%s: %q is not on the page: %s", status, part, shown)
 			}
@@ -197,7 +197,7 @@ func TestPage_HostileTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			payment.MerchantName, payment.Receipt.Order = name, name
+			payment.MerchantName, payment.Description, payment.Receipt.Order = name, name, name
 			hostile, err := pages.Payment("ar", payment)
 			if err != nil {
 				t.Fatal(err)

@@ -11,7 +11,8 @@ type PageSettingsApplyConfiguration struct {
 	// uses its own colour. Default: the page's own colour.
 	AccentColor *string `json:"accentColor,omitempty"`
 	// returnURL is where the page sends the payer back to, after the end of the session. It is absolute, has the scheme https
-	// and has no user info. Default: none, the page offers no link.
+	// and has no user info. {sessionId} in it stands for the id of the session. A charge may name another URL with the same host
+	// and port. Default: none, the page offers no link.
 	ReturnURL *string `json:"returnURL,omitempty"`
 	// showOrder shows the orderRef on the page of a paid session. Everyone who has the address of the page, or a photograph of its QR
 	// code, then sees it. Default: false.
