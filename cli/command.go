@@ -47,7 +47,7 @@ func Execute(ctx context.Context, version string, streams genericiooptions.IOStr
 	root := newCommand(version, streams) //nolint:contextcheck // cobra passes ctx to the command that runs
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil && out.Err() != nil { // whatever was done: nobody has read it, and a pipeline would go on with nothing
+	if out.Err() != nil && (err == nil || terminal.Answered(err)) { // whatever was done: nobody has read it, and a pipeline would go on with nothing
 		err = fmt.Errorf("write the output: %w", out.Err())
 	}
 	if err == nil {

@@ -212,20 +212,6 @@ func TestKeys(t *testing.T) {
 	n.wantOverlap(t, "till", none)
 	run(t, n.Namespace, "keys rotate till --overlap 1h --trigger seen").want(t, terminal.ExitDone)
 	n.wantOverlap(t, "till", none)
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = full.Close() }()
-	for _, words := range []string{"version", "status", "keys reveal till", "keys rotate till --trigger disk --overlap 0s --reveal"} {
-		var problems strings.Builder
-		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: full, ErrOut: &problems}
-		args := append(strings.Fields(words), "--kubeconfig="+admin, "-n="+n.Namespace)
-		if code := execute(t.Context(), streams, args); code != terminal.ExitError || !strings.Contains(problems.String(), "no space left on device") {
-			t.Errorf("%s on a full disk: exit code %d, %s", words, code, problems.String())
-		}
-	}
-
 	last := strings.TrimSpace(run(t, n.Namespace, "keys reveal till").want(t, terminal.ExitDone).out)
 	eventuallyMe(t, n, last, http.StatusOK)
 	run(t, n.Namespace, "keys disable till").want(t, terminal.ExitDone, "apikey.merchant-operator.io/till disabled")
@@ -241,6 +227,28 @@ func TestKeys(t *testing.T) {
 	}
 	if !slices.ContainsFunc(key.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == cluster.FieldOwner }) {
 		t.Errorf("managed by %+v", key.ManagedFields)
+	}
+}
+
+// A full disk is an error, also where the answer is no: nobody has read it.
+func TestOutput_FullDisk(t *testing.T) {
+	t.Parallel()
+	n := newTenant(t)
+	n.Merchant("acme")
+	n.ApiKey("till", "acme")
+	n.Merchant("tea")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = full.Close() }()
+	for _, words := range []string{"version", "--help", "status", "status tea", "status tea -o name", "keys reveal till", "keys rotate till --trigger disk --overlap 0s --reveal"} {
+		var problems strings.Builder
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: full, ErrOut: &problems}
+		args := append(strings.Fields(words), "--kubeconfig="+admin, "-n="+n.Namespace)
+		if code := execute(t.Context(), streams, args); code != terminal.ExitError || !strings.Contains(problems.String(), "no space left on device") {
+			t.Errorf("%s on a full disk: exit code %d, %s", words, code, problems.String())
+		}
 	}
 }
 

@@ -130,12 +130,15 @@ func (c *commands) explain(ctx context.Context, kube *cluster.Cluster, presented
 		e.Next = "Finish the upgrade of the operator and the API."
 	case err != nil:
 		e.explainKey(directory.UnauthorizedReason(presented, err), presented, objects, record)
+		if e.Reason == directory.ReasonDisabled && !record.Revoked {
+			e.Next = enableAdvice(ctx, kube, record.Source, now)
+		}
 	case !principal.Merchant.ReportOnly && !principal.Merchant.Allowlist.Allows(address):
 		e.refuseAddress("merchant", "Merchant", principal.Merchant.Allowlist)
 	case !principal.Merchant.ReportOnly && !principal.Allowlist.Allows(address):
 		e.refuseAddress("key", "ApiKey", principal.Allowlist)
 	case !principal.Live:
-		e.explainReplaced(presented, record)
+		e.explainReplaced(presented, record, func() string { return giveCurrent(ctx, kube, record) })
 	case !principal.Merchant.Active():
 		e.Cause = fmt.Sprintf("The key is good, but the merchant is %s: its requests get 403, not 401.", principal.Merchant.State)
 		e.Next = "Set spec.state of the Merchant to Active, if it was not on purpose."
@@ -183,6 +186,10 @@ const copyAgain = "Copy the key again from where it was delivered."
 // malformed says why a string cannot be a key, without quoting it.
 func malformed(presented string) string {
 	switch {
+	case strings.ContainsRune(presented, 0):
+		return "What was piped is UTF-16, as Windows PowerShell writes it; every key is ASCII."
+	case strings.HasPrefix(presented, "\ufeff"):
+		return "The key begins with a byte order mark (BOM), which some Windows programs write into a file and nobody sees."
 	case len(presented) < apikey.MinLength:
 		return fmt.Sprintf("The key has %d characters; every key has at least %d.", len(presented), apikey.MinLength)
 	case len(presented) > apikey.MaxLength:
@@ -196,7 +203,7 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 	id, _ := apikey.ParseID(presented)
 	tombstone, deleted := objects.deleted[id]
 	unreadable := objects.unreadable[id]
-	name, namespace := record.Source.Name, record.Source.Namespace
+	namespace := record.Source.Namespace
 	switch {
 	case reason == directory.ReasonMalformed && len(presented) != apikey.Length:
 		e.refuse(reason, fmt.Sprintf("The key has %d characters; a generated key has %d. It was not copied as a whole.", len(presented), apikey.Length), copyAgain)
@@ -205,7 +212,7 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 	case reason == directory.ReasonDisabled && record.Revoked:
 		e.refuse(reason, "Another version of the operator revoked the key.", "Finish the upgrade of the operator, which then enables the key or says why not.")
 	case reason == directory.ReasonDisabled:
-		e.refuse(reason, "The ApiKey is disabled.", fmt.Sprintf("If it was not on purpose: kubectl merchant keys enable %s -n %s", name, namespace))
+		e.refuse(reason, "The ApiKey is disabled.", "") // what to do depends on more than the record
 	case reason == directory.ReasonExpired:
 		e.refuse(reason, "The ApiKey expired at "+record.ExpiresAt.UTC().Format(timeFormat)+".", "Set a later spec.expiresAt, and the key works again; or issue another key.")
 	case reason == directory.ReasonMerchantMissing && objects.merchantDeleted:
@@ -235,20 +242,8 @@ func (e *explanation) explainKey(reason, presented string, objects *publishedObj
 
 const timeFormat = "2006-01-02 15:04:05Z"
 
-// giveCurrent says where the current key is. Only a key that the operator delivered is in a Secret.
-func giveCurrent(record published.KeyRecord) string {
-	switch {
-	case record.LastRotation.Cause == v1alpha1.RotationAPI:
-		return "Give the till the current key. It was issued over HTTP, so only its caller, or who was shown it in the console, has it."
-	case record.Current.Prefix == "":
-		return "Give the till the current key. It was generated elsewhere, so only who generated it has it."
-	}
-	return fmt.Sprintf("Give the till the current key: kubectl merchant keys reveal %s -n %s", record.Source.Name, record.Source.Namespace)
-}
-
-// explainReplaced explains a key that is not the one in force.
-func (e *explanation) explainReplaced(presented string, record published.KeyRecord) {
-	next := giveCurrent(record)
+// explainReplaced explains a key that is not the one in force; giveCurrent says how to get that.
+func (e *explanation) explainReplaced(presented string, record published.KeyRecord, giveCurrent func() string) {
 	digest := apikey.NewDigest(presented)
 	former := slices.IndexFunc(record.Previous, func(previous published.Previous) bool { return previous.Digest.Equal(digest) })
 	rotated := record.LastRotation.Time.UTC().Format(timeFormat)
@@ -256,13 +251,13 @@ func (e *explanation) explainReplaced(presented string, record published.KeyReco
 	case record.Superseded:
 		e.refuse(directory.ReasonRotated, "The record of the key is older than what the API knows: it was restored from a backup.", "Wait for the operator, which issues a new key, or rotate it.")
 	case former >= 0:
-		e.refuse(directory.ReasonRotated, "The key was replaced, and its overlap ended at "+record.Previous[former].ValidUntil.UTC().Format(timeFormat)+".", next)
+		e.refuse(directory.ReasonRotated, "The key was replaced, and its overlap ended at "+record.Previous[former].ValidUntil.UTC().Format(timeFormat)+".", giveCurrent())
 	case !record.Issued():
 		e.refuse(directory.ReasonRotated, "Nobody has a key of this ApiKey yet.", "Issue it in the console.")
 	case record.Generation == 1:
-		e.refuse(directory.ReasonRotated, "It is not the key of this ApiKey, which was never replaced.", next)
+		e.refuse(directory.ReasonRotated, "It is not the key of this ApiKey, which was never replaced.", giveCurrent())
 	default:
-		e.refuse(directory.ReasonRotated, fmt.Sprintf("The key was replaced. The last rotation was at %s, cause %s.", rotated, record.LastRotation.Cause), next)
+		e.refuse(directory.ReasonRotated, fmt.Sprintf("The key was replaced. The last rotation was at %s, cause %s.", rotated, record.LastRotation.Cause), giveCurrent())
 	}
 }
 

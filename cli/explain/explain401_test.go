@@ -14,8 +14,22 @@ func TestGiveCurrent_NoSecret(t *testing.T) {
 		"issued over HTTP":    {Current: published.Current{Prefix: "mk_live_2yylmkzckvhj_0123"}, LastRotation: published.RotationEvent{Cause: v1alpha1.RotationAPI}},
 		"generated elsewhere": {LastRotation: published.RotationEvent{Cause: v1alpha1.RotationTrigger}},
 	} {
-		if got := giveCurrent(record); strings.Contains(got, "kubectl") {
+		if got := giveCurrent(t.Context(), nil, record); strings.Contains(got, "kubectl") {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// What Windows writes into a file beside the key is named, for nobody sees it.
+func TestMalformed_Windows(t *testing.T) {
+	key := "mk_live_2yylmkzckvhj_" + strings.Repeat("a", 38)
+	var utf16 strings.Builder
+	for _, r := range key {
+		utf16.WriteString(string(r) + "\x00")
+	}
+	for presented, want := range map[string]string{"\ufeff" + key: "byte order mark", "\xff\xfe" + utf16.String(): "UTF-16", utf16.String(): "UTF-16", key + " ": "has spaces"} {
+		if got := malformed(presented); !strings.Contains(got, want) {
+			t.Errorf("%q: %s", presented, got)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package keys
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,6 +128,24 @@ func livingMerchant(ctx context.Context, kube *cluster.Cluster, name string) (*v
 		return nil, terminal.Hinted("Its keys end with it, also if it is created again.", "Merchant %s is being deleted from namespace %s", name, kube.Namespace)
 	}
 	return merchant, err
+}
+
+// FreeName returns a name for another ApiKey of a merchant that none has: acme-1, acme-2 and so on, or with a use acme-office, acme-office-2.
+func FreeName(merchant, use string, taken func(name string) bool) string {
+	const longest = 63
+	for n := 1; ; n++ {
+		suffix := "-" + strconv.Itoa(n)
+		switch {
+		case use != "" && n == 1:
+			suffix = "-" + use
+		case use != "":
+			suffix = "-" + use + suffix
+		}
+		name := strings.TrimRight(merchant[:min(len(merchant), longest-len(suffix))], "-.") + suffix
+		if !taken(name) {
+			return name
+		}
+	}
 }
 
 // checkIssue checks what a new ApiKey would wait for: its Merchant, and a free name for its Secret.

@@ -28,8 +28,8 @@ func settled(key *v1alpha1.ApiKey) cluster.Progress {
 	return cluster.Progress{Done: isReady && (accepted || ready.Reason == v1alpha1.ReasonNotIssued), State: state, Stalled: stalled || isReady && !accepted}
 }
 
-// obstacle returns why a new key cannot be issued, or would not work, until a person changes something else.
-func obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
+// Obstacle returns why a new key cannot be issued, or would not work, until a person changes something else.
+func Obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
 	ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition)
 	if ready == nil || ready.ObservedGeneration != key.Generation {
 		return "", false
@@ -43,10 +43,15 @@ func obstacle(key *v1alpha1.ApiKey) (reason string, blocked bool) {
 	return ready.Reason + ": " + ready.Message, blocked
 }
 
+// issueAnother says how to get a key of another ApiKey.
+func issueAnother(key *v1alpha1.ApiKey) string {
+	return "Issue another key, for a merchant that exists: kubectl merchant keys issue NAME --merchant MERCHANT -n " + key.Namespace
+}
+
 // fixFirst says what to do about an obstacle.
 func fixFirst(key *v1alpha1.ApiKey) string {
 	if ready := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ReadyCondition); ready != nil && ready.Reason == v1alpha1.ReasonMerchantNotFound {
-		return "Issue another key, for a merchant that exists: kubectl merchant keys issue NAME --merchant MERCHANT -n " + key.Namespace
+		return issueAnother(key)
 	}
 	return "Change that first. All that there is to do: kubectl merchant status " + key.Spec.MerchantRef.Name + " -n " + key.Namespace
 }

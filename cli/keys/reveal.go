@@ -62,7 +62,7 @@ func Reveal(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) (s
 	var secret corev1.Secret
 	err := kube.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.DeliverySecretName()}, &secret)
 	if apierrors.IsNotFound(err) {
-		return "", terminal.Hinted(newKeyHint(key), "Secret %s/%s is gone", key.Namespace, key.DeliverySecretName())
+		return "", terminal.Hinted("For a new key: "+RotateAdvice(key), "Secret %s/%s is gone", key.Namespace, key.DeliverySecretName())
 	}
 	if err != nil {
 		return "", fmt.Errorf("read Secret %s/%s: %w", key.Namespace, key.DeliverySecretName(), err)
@@ -70,7 +70,7 @@ func Reveal(ctx context.Context, kube *cluster.Cluster, key *v1alpha1.ApiKey) (s
 	plaintext := string(secret.Data["apiKey"])
 	// A Secret of somebody else, or of an older key, would cost the reader an hour.
 	if string(secret.Data["prefix"]) != key.Status.Prefix || plaintext == "" {
-		return "", terminal.Hinted("Try again; if it stays so: "+newKeyHint(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
+		return "", terminal.Hinted("Try again; if it stays so: "+RotateAdvice(key), "Secret %s/%s does not have the current key, which begins with %s", key.Namespace, secret.Name, key.Status.Prefix)
 	}
 	return plaintext, nil
 }
@@ -84,7 +84,7 @@ func Delivered(key *v1alpha1.ApiKey) error {
 	case key.DeliverySecretName() == "":
 		return terminal.Hinted("It was shown once, when it was issued. If it is lost, rotate it in the console.", "%s has delivery.policy None: no Secret has its key", name)
 	}
-	if reason, blocked := obstacle(key); blocked && !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
+	if reason, blocked := Obstacle(key); blocked && !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.DeliveredCondition) {
 		return terminal.Hinted(fixFirst(key), "no Secret has the key of %s: %s", name, reason)
 	}
 	condition := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition)
@@ -92,17 +92,9 @@ func Delivered(key *v1alpha1.ApiKey) error {
 	case condition == nil:
 		return terminal.Hinted("See: kubectl merchant status "+key.Spec.MerchantRef.Name+" -n "+key.Namespace, "the operator has not delivered the key of %s yet", name)
 	case condition.Reason == v1alpha1.ReasonRotatedOverHTTP:
-		return terminal.Hinted("If it is lost: "+newKeyHint(key), "the key of %s was rotated over HTTP, so only the caller has it", name)
+		return terminal.Hinted("If it is lost: "+RotateAdvice(key), "the key of %s was rotated over HTTP, so only the caller has it", name)
 	case condition.Status != "True":
-		return terminal.Hinted(newKeyHint(key), "no Secret has the key of %s: %s", name, condition.Message)
+		return terminal.Hinted("For a new key: "+RotateAdvice(key), "no Secret has the key of %s: %s", name, condition.Message)
 	}
 	return nil
-}
-
-// newKeyHint says how to get a new key.
-func newKeyHint(key *v1alpha1.ApiKey) string {
-	if _, blocked := obstacle(key); blocked {
-		return fixFirst(key)
-	}
-	return "Issue a new key with: kubectl merchant keys rotate " + key.Name + " -n " + key.Namespace
 }

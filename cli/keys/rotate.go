@@ -98,24 +98,38 @@ func (c *commands) restoreOverlap(ctx context.Context, kube *cluster.Cluster, ke
 	return err
 }
 
-// mayRotate refuses an ApiKey whose trigger does not rotate it.
+// mayRotate refuses an ApiKey that this trigger does not rotate. Without a trigger, it refuses one that no trigger rotates.
 func mayRotate(key *v1alpha1.ApiKey, trigger string) error {
-	name := key.Namespace + "/" + key.Name
+	name, inGit := key.Namespace+"/"+key.Name, "Change spec.rotation.trigger in Git."
+	if err := notDeleted(key); err != nil {
+		return err
+	}
 	switch {
 	case key.Spec.KeyDigest != "":
 		return terminal.Hinted("Generate another key, and set spec.keyDigest to its SHA-256.", "the key of %s is externally generated", name)
 	case key.DeliverySecretName() == "":
 		return terminal.Hinted("Rotate it in the console, or with POST /api/v1/keys/rotate and the key itself.", "%s has delivery.policy None: nobody would get the new key", name)
+	case trigger == "":
 	case key.Spec.Rotation.Trigger == trigger:
 		return terminal.Usage("Name another one.", "--trigger is already %q", trigger)
+	default:
+		inGit = fmt.Sprintf("Change spec.rotation.trigger in Git, for example to %q.", trigger)
 	}
-	if err := notInGit(key, fmt.Sprintf("Change spec.rotation.trigger in Git, for example to %q.", trigger)); err != nil {
+	if err := notInGit(key, inGit); err != nil {
 		return err
 	}
-	if reason, blocked := obstacle(key); blocked {
+	if reason, blocked := Obstacle(key); blocked {
 		return terminal.Hinted(fixFirst(key), "%s cannot be rotated now: %s", name, reason)
 	}
 	return nil
+}
+
+// RotateAdvice is the command that rotates an ApiKey. If it would be refused, it is what to do instead.
+func RotateAdvice(key *v1alpha1.ApiKey) string {
+	if err := mayRotate(key, ""); err != nil {
+		return terminal.Hint(err)
+	}
+	return "kubectl merchant keys rotate " + key.Name + " -n " + key.Namespace
 }
 
 // notInGit refuses an ApiKey that a GitOps tool manages. It would undo the change, and undoing a trigger is another rotation.

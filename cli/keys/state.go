@@ -1,7 +1,9 @@
 package keys
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +52,9 @@ func (c *commands) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.
 			fmt.Fprintf(c.ErrOut, "Warning: %v. Change spec.state to Disabled in Git too, now.\n", err)
 		}
 		if state == v1alpha1.ApiKeyActive {
+			if err := notDeleted(key); err != nil {
+				return err
+			}
 			if _, err := livingMerchant(cmd.Context(), kube, key.Spec.MerchantRef.Name); err != nil {
 				return err
 			}
@@ -57,4 +62,25 @@ func (c *commands) stateCommand(verb string, state v1alpha1.ApiKeyState) *cobra.
 		return write.change(cmd.Context(), kube, key, verb+"d", func() { key.Spec.State = state }, client.FieldOwner(stateOwner))
 	}
 	return cmd
+}
+
+// notDeleted refuses an ApiKey that is being deleted: whatever is changed in it, its key ends.
+func notDeleted(key *v1alpha1.ApiKey) error {
+	if key.DeletionTimestamp == nil {
+		return nil
+	}
+	return terminal.Hinted(issueAnother(key), "%s/%s is being deleted, and its key ends with it", key.Namespace, key.Name)
+}
+
+// EnableAdvice is the command that enables a disabled ApiKey of an active Merchant. If it would be refused, or the key all the same, it is why, and what
+// to do instead.
+func EnableAdvice(key *v1alpha1.ApiKey, now time.Time) string {
+	err := cmp.Or(notDeleted(key), notInGit(key, "Change spec.state to Active in Git."))
+	if err == nil && key.Spec.ExpiresAt != nil && !now.Before(key.Spec.ExpiresAt.Time) {
+		err = terminal.Hinted("First set a later spec.expiresAt, or issue another key.", "%s/%s has expired too", key.Namespace, key.Name)
+	}
+	if err != nil {
+		return fmt.Sprintf("%v. %s", err, terminal.Hint(err))
+	}
+	return "kubectl merchant keys enable " + key.Name + " -n " + key.Namespace
 }

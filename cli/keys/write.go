@@ -125,7 +125,7 @@ func (w *WriteFlags) Finish(ctx context.Context, kube *cluster.Cluster, key *v1a
 	if w.reveal {
 		return reveal(ctx, w.streams, kube, key)
 	}
-	if secret := key.DeliverySecretName(); secret != "" && key.Spec.State != v1alpha1.ApiKeyDisabled && w.timeout > 0 {
+	if secret := key.DeliverySecretName(); secret != "" && key.Spec.State != v1alpha1.ApiKeyDisabled && w.timeout > 0 && Delivered(key) == nil {
 		fmt.Fprintf(w.streams.ErrOut, "The key is in Secret %s. Print it with: kubectl merchant keys reveal %s -n %s\n", secret, key.Name, key.Namespace)
 	}
 	return nil

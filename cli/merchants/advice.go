@@ -10,37 +10,44 @@ import (
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
+	"github.com/merchant-operator/merchant-operator/cli/keys"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
 // notHandled is said of an object whose last change the operator has not handled.
 const notHandled = "the operator has not handled the last change yet, so what was in force before it still is. If that lasts, see whether an operator runs."
 
-// advice is what to do next about a merchant, the most urgent first. Conditions say what to do in their messages.
-func advice(s merchantStatus, merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) []string {
+// advice is what to do next about a merchant with these keys of its own, the most urgent first. Conditions say what to do in their messages. A command
+// is only advised if it is not refused now; all are the ApiKeys that there are.
+func advice(s merchantStatus, merchant *v1alpha1.Merchant, own, all []v1alpha1.ApiKey, now time.Time) []string {
 	next := []string{}
 	add := func(format string, args ...any) { next = append(next, fmt.Sprintf(format, args...)) }
 	next = append(next, adviceOnReady(s, merchant)...)
 	if s.Refused != nil && slices.ContainsFunc(s.Refused.Refused, func(block v1alpha1.RefusedBlock) bool { return block.KeyID == "" }) {
 		add("Allowlist: add the networks that you know to spec.ipAllowlist; if you do not know one, rotate the keys")
 	}
-	if len(s.Keys) == 0 {
-		add("Issue a key: kubectl merchant keys issue %s-1 --merchant %s -n %s", s.Name, s.Name, s.Namespace)
+	// A key of a merchant that is suspended, closed or being deleted would be refused.
+	active := s.State == v1alpha1.MerchantActive && merchant.DeletionTimestamp == nil
+	if len(s.Keys) == 0 && active {
+		name := keys.FreeName(s.Name, "", func(name string) bool {
+			return slices.ContainsFunc(all, func(key v1alpha1.ApiKey) bool { return key.Namespace == s.Namespace && key.Name == name })
+		})
+		add("Issue a key: kubectl merchant keys issue %s --merchant %s -n %s", name, s.Name, s.Namespace)
 	}
 	disabled := 0
-	for i := range keys {
+	for i := range own {
 		if s.Refused != nil && slices.ContainsFunc(s.Refused.Refused, func(block v1alpha1.RefusedBlock) bool {
-			return block.KeyID == published.ID(keys[i].UID)
+			return block.KeyID == published.ID(own[i].UID)
 		}) {
-			add("%s: add the networks that you know to spec.ipAllowlist of the ApiKey; if you do not know one, rotate it", keys[i].Name)
+			add("%s: add the networks that you know to spec.ipAllowlist of the ApiKey; if you do not know one, rotate it", own[i].Name)
 		}
-		next = append(next, adviceOnKey(&keys[i], now)...)
-		if keys[i].Spec.State == v1alpha1.ApiKeyDisabled {
+		next = append(next, adviceOnKey(&own[i], now)...)
+		if own[i].Spec.State == v1alpha1.ApiKeyDisabled {
 			disabled++
 		}
 	}
-	if disabled > 0 && disabled == len(keys) {
-		add("Every key is disabled. To enable one: kubectl merchant keys enable %s -n %s", keys[0].Name, s.Namespace)
+	if disabled > 0 && disabled == len(own) && active {
+		add("Every key is disabled. To enable one: %s", keys.EnableAdvice(&own[0], now))
 	}
 	if s.Webhook != nil && s.Webhook.Healthy != nil && !s.Webhook.Healthy.Status {
 		add("Webhook: %s", s.Webhook.Healthy.Message)
@@ -76,7 +83,6 @@ func adviceOnReady(s merchantStatus, merchant *v1alpha1.Merchant) (next []string
 // adviceOnKey is about one key. A disabled key, and one of a merchant that is not active, need nothing.
 func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
 	add := func(format string, args ...any) { next = append(next, key.Name+": "+fmt.Sprintf(format, args...)) }
-	rotate := fmt.Sprintf("kubectl merchant keys rotate %s -n %s", key.Name, key.Namespace)
 	if key.Status.ObservedGeneration != key.Generation {
 		add("%s", notHandled)
 	}
@@ -91,8 +97,9 @@ func adviceOnKey(key *v1alpha1.ApiKey, now time.Time) (next []string) {
 	if lost := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.KeyLostCondition); lost != nil {
 		add("%s", lost.Message)
 	}
-	if delivered := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition); delivered != nil && delivered.Reason == v1alpha1.ReasonNotDelivered {
-		add("no Secret has the key any more. If nobody else has it: %s", rotate)
+	delivered := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.DeliveredCondition)
+	if _, blocked := keys.Obstacle(key); !blocked && delivered != nil && delivered.Reason == v1alpha1.ReasonNotDelivered {
+		add("no Secret has the key any more. If nobody else has it: %s", keys.RotateAdvice(key))
 	}
 	for _, kind := range []string{v1alpha1.ExpiringSoonCondition, v1alpha1.RotatingSoonCondition} {
 		if soon := meta.FindStatusCondition(key.Status.Conditions, kind); soon != nil {

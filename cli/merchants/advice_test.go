@@ -59,6 +59,7 @@ func TestAdvice(t *testing.T) {
 		{Type: v1alpha1.WebhookHealthyCondition, Status: metav1.ConditionFalse, Reason: "ServerError", Message: "The receiver answers with errors."},
 	}
 	key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till"}}
+	key.Spec.MerchantRef.Name = "acme"
 	key.Spec.ExpiresAt = new(at(3 * 24 * time.Hour))
 	key.Status = v1alpha1.ApiKeyStatus{
 		LastRotation: &v1alpha1.RotationStatus{Time: at(-90 * 24 * time.Hour), Cause: v1alpha1.RotationRecovery}, LastUsedTime: new(at(-5 * time.Minute)),
@@ -114,6 +115,7 @@ func TestAdvice_NotInForce(t *testing.T) {
 		test.ready.Type = v1alpha1.ReadyCondition
 		merchant.Status = v1alpha1.MerchantStatus{ObservedGeneration: test.observed, Conditions: []metav1.Condition{test.ready}}
 		key := v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "till", Generation: 2}}
+		key.Spec.MerchantRef.Name = "acme"
 		key.Status.ObservedGeneration = test.observed
 		next := strings.Join(newMerchantStatus(merchant, []v1alpha1.ApiKey{key}, time.Now()).Next, "\n")
 		if !strings.Contains(next, test.want) || strings.Contains(next, refused) != test.refused {

@@ -153,7 +153,9 @@ func NewWebhook(merchant *v1alpha1.Merchant) *Webhook {
 	return webhook
 }
 
-func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now time.Time) merchantStatus {
+// newMerchantStatus returns what is known of a merchant; all are the ApiKeys of its namespace, or of all namespaces.
+func newMerchantStatus(merchant *v1alpha1.Merchant, all []v1alpha1.ApiKey, now time.Time) merchantStatus {
+	keys := ownKeys(all, merchant)
 	s := merchantStatus{
 		Namespace: merchant.Namespace, Name: merchant.Name, MerchantID: merchant.Status.MerchantID, DisplayName: merchant.Spec.DisplayName,
 		State: merchant.Spec.State, Created: merchant.CreationTimestamp, Currency: merchant.Spec.Currency, TimeZone: cmp.Or(merchant.Spec.TimeZone, v1alpha1.DefaultTimeZone), Ready: newReadiness(merchant.Status.Conditions, v1alpha1.ReadyCondition),
@@ -174,7 +176,7 @@ func newMerchantStatus(merchant *v1alpha1.Merchant, keys []v1alpha1.ApiKey, now 
 			s.Keys[i].Secret = key.DeliverySecretName()
 		}
 	}
-	s.Next = advice(s, merchant, keys, now)
+	s.Next = advice(s, merchant, keys, all, now)
 	return s
 }
 
@@ -206,7 +208,7 @@ func (c *commands) showMerchant(ctx context.Context, kube *cluster.Cluster, name
 		return fmt.Errorf("list ApiKeys: %w", err)
 	}
 	now := c.now()
-	s := newMerchantStatus(merchant, ownKeys(keys.Items, merchant), now)
+	s := newMerchantStatus(merchant, keys.Items, now)
 	if err := out.Write(c.Out, s, func(to io.Writer) error { return s.writeText(to, now) }); err != nil {
 		return err
 	}
@@ -238,7 +240,7 @@ func (c *commands) listMerchants(ctx context.Context, kube *cluster.Cluster, all
 	now := c.now()
 	list := merchantList{Items: make([]merchantStatus, len(merchants)), allNamespaces: allNamespaces}
 	for i := range merchants {
-		list.Items[i] = newMerchantStatus(&merchants[i], ownKeys(keys.Items, &merchants[i]), now)
+		list.Items[i] = newMerchantStatus(&merchants[i], keys.Items, now)
 	}
 	if len(list.Items) == 0 && out.Format == "" {
 		where := "in namespace " + kube.Namespace

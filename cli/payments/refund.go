@@ -129,7 +129,7 @@ func (a *api) withRefundAdvice(err error, id session.ID, asking string) error {
 	case refused.code == "refund_conflict":
 		return terminal.Hinted("Use another --idempotency-key for another refund.", "%w", err)
 	case refused.status == http.StatusConflict:
-		return terminal.Hinted("kubectl merchant payments show "+id.String()+" says what is left.", "%w", err)
+		return terminal.Hinted("What is left says, with the same key and -n: kubectl merchant payments show "+id.String(), "%w", err)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
@@ -165,7 +166,7 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster.Cluster, merchant *
 		case key.Spec.MerchantRef.Name != merchant.Name:
 			err = terminal.Usage("Name one of the merchant's: kubectl merchant status "+merchant.Name+" -n "+kube.Namespace, "ApiKey %s belongs to %s", key.Name, key.Spec.MerchantRef.Name)
 		case len(f.missing(key)) > 0:
-			err = terminal.Hinted("Leave out --key to use a key that has it, or "+f.issueHint(kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.Namespace, key.Name, terminal.Join(f.missing(key), ","))
+			err = terminal.Hinted("Leave out --key to use a key that has it"+f.orIssue(ctx, kube, merchant), "ApiKey %s/%s does not have the permission %s", kube.Namespace, key.Name, terminal.Join(f.missing(key), ","))
 		}
 		return key, err
 	}
@@ -182,20 +183,29 @@ func (f *apiFlags) choose(ctx context.Context, kube *cluster.Cluster, merchant *
 		}
 	}
 	if len(narrow) > 0 {
-		return nil, terminal.Hinted("Bring another key with --key-stdin or --key-env, or "+f.issueHint(kube, merchant),
+		return nil, terminal.Hinted("Bring another key with --key-stdin or --key-env"+f.orIssue(ctx, kube, merchant),
 			"no %s key of %s/%s has the permissions %s; %s cannot be used", f.mode.String(), kube.Namespace, merchant.Name, terminal.Join(f.needs(), ","), strings.Join(narrow, ", "))
 	}
-	return nil, terminal.Hinted("Bring a key with --key-stdin or --key-env, or issue one: kubectl merchant keys issue", "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.Namespace, merchant.Name)
+	return nil, terminal.Hinted("Bring a key with --key-stdin or --key-env"+f.orIssue(ctx, kube, merchant), "no working %s key of %s/%s is in a Secret", f.mode.String(), kube.Namespace, merchant.Name)
 }
 
-// issueHint says how to get a key for the command.
-func (f *apiFlags) issueHint(kube *cluster.Cluster, merchant *v1alpha1.Merchant) string {
-	name, permissions := "office", []v1alpha1.Permission{v1alpha1.PermissionRead, v1alpha1.PermissionList}
-	if f.also == v1alpha1.PermissionRefund {
-		name, permissions = "refunds", f.needs()
+// orIssue is the end of a hint: it says how to get a key for the command, if a new key of the merchant would work.
+func (f *apiFlags) orIssue(ctx context.Context, kube *cluster.Cluster, merchant *v1alpha1.Merchant) string {
+	switch {
+	case merchant.DeletionTimestamp != nil:
+		return ". A new key of the merchant would end with it: it is being deleted."
+	case merchant.Spec.State != v1alpha1.MerchantActive:
+		return ". A new key of the merchant would be refused too: its spec.state is " + string(merchant.Spec.State) + "."
 	}
-	return fmt.Sprintf("issue one: kubectl merchant keys issue %s-%s --merchant %s --mode %s --permissions %s -n %s",
-		merchant.Name, name, merchant.Name, f.mode.String(), terminal.Join(permissions, ","), kube.Namespace)
+	use, permissions := "office", []v1alpha1.Permission{v1alpha1.PermissionRead, v1alpha1.PermissionList}
+	if f.also == v1alpha1.PermissionRefund {
+		use, permissions = "refunds", f.needs()
+	}
+	name := keys.FreeName(merchant.Name, use, func(name string) bool {
+		return kube.Get(ctx, client.ObjectKey{Namespace: kube.Namespace, Name: name}, &v1alpha1.ApiKey{}) == nil
+	})
+	return fmt.Sprintf(", or issue one: kubectl merchant keys issue %s --merchant %s --mode %s --permissions %s -n %s",
+		name, merchant.Name, f.mode.String(), terminal.Join(permissions, ","), kube.Namespace)
 }
 
 func (f *apiFlags) baseURL() (*url.URL, error) {

@@ -129,7 +129,7 @@ func newChange[T any](o Object[T], spec func(*T) any, effects []Effect) Change {
 }
 
 // buildFirst is the advice for manifests that are not what is applied.
-const buildFirst = " This plan does not know the result. Pipe what is applied: flux build kustomization NAME --path DIR --dry-run | kubectl merchant plan -f -"
+const buildFirst = " This plan does not know the result. Pipe what is applied: flux build kustomization NAME --path DIR | kubectl merchant plan -f -"
 
 // Variables is what Unbuilt says of a manifest with variables.
 const Variables = "The manifest has ${…}, which postBuild of a Kustomization of Flux replaces."

@@ -43,6 +43,17 @@ func (e *hintError) Error() string { return e.cause.Error() }
 
 func (e *hintError) Unwrap() error { return e.cause }
 
+// Hint is what an error says to do; empty: it says nothing, because it is about no mistake or obstacle that the plugin knows.
+func Hint(err error) string {
+	if with, ok := errors.AsType[*hintError](err); ok {
+		return with.hint
+	}
+	if wrong, ok := errors.AsType[*usageError](err); ok {
+		return wrong.hint
+	}
+	return ""
+}
+
 // NegativeError means that the command did its work, and the answer is no: not ready, or refused. An empty message means that the
 // result is printed already.
 type NegativeError struct{ Message string }
@@ -51,6 +62,12 @@ func (e *NegativeError) Error() string { return e.Message }
 
 // ErrEnds means that a plan ends or refuses something, or may. The plan is printed already.
 var ErrEnds = errors.New("something ends or is refused, or may be")
+
+// Answered reports whether the error of a command is its answer, which is printed: the command did its work.
+func Answered(err error) bool {
+	negative, ok := errors.AsType[*NegativeError](err)
+	return ok && negative.Message == "" || errors.Is(err, ErrEnds)
+}
 
 // PrintError prints an error for people, and returns the exit code. Describe returns the words of an error that is not about the
 // command line.
