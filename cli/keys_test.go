@@ -115,6 +115,27 @@ func TestOnboard_Schedule(t *testing.T) {
 	run(t, n.Namespace, onboard+"48h").want(t, terminal.ExitError, "already exists with another rotation.everySeconds or expiresAt")
 }
 
+// With the policies of docs/examples in force, a refusal names the flag that is missing, and with the flags the keys are made. A leaked key of before can
+// be rotated.
+func TestOnboard_Policies(t *testing.T) {
+	t.Parallel()
+	n := newTenant(t)
+	n.Merchant("old")
+	run(t, n.Namespace, "keys issue old-till --merchant old").want(t, terminal.ExitDone)
+	n.ExamplePolicies()
+	const onboard, allow, schedule = "onboard tea-house --display-name Tea", " --allow 203.0.113.0/24", " --rotate-every 2160h"
+	run(t, n.Namespace, onboard+schedule).want(t, terminal.ExitError, "kubectl merchant: --allow")
+	run(t, n.Namespace, onboard+allow).want(t, terminal.ExitError, "kubectl merchant: --rotate-every 2160h")
+	run(t, n.Namespace, "status tea-house").want(t, terminal.ExitError, "there is no Merchant tea-house")
+	run(t, n.Namespace, onboard+allow+schedule).want(t, terminal.ExitDone, "tea-house-1 created")
+	run(t, n.Namespace, "keys issue tea-house-2 --merchant tea-house").want(t, terminal.ExitError, "--rotate-every 2160h")
+	run(t, n.Namespace, "keys issue tea-house-2 --merchant tea-house"+schedule).want(t, terminal.ExitDone)
+	run(t, n.Namespace, "keys issue tea-house-3 --merchant tea-house --mode Test").want(t, terminal.ExitDone)
+	run(t, n.Namespace, "keys rotate tea-house-1 --overlap 0s").want(t, terminal.ExitDone, "rotated")
+	run(t, n.Namespace, "keys rotate old-till --overlap 0s").want(t, terminal.ExitDone, "rotated")
+	run(t, n.Namespace, "keys disable old-till").want(t, terminal.ExitDone, "disabled")
+}
+
 // What a dry run prints is a manifest for Git: kubectl accepts it, and it makes the same objects.
 func TestOnboard_DryRun(t *testing.T) {
 	t.Parallel()

@@ -259,7 +259,11 @@ func TestIssueKey_Refused(t *testing.T) {
 		"a name":        {url.Values{"name": {"Till 1"}}, "Use lower-case letters"},
 		"a mode":        {url.Values{"name": {"till-1"}, "mode": {"Demo"}}, "Choose live or test."},
 		"a permission":  {url.Values{"name": {"till-1"}, "permissions": {"list"}}, "Choose what the key may do."},
+		"a day":         {url.Values{"name": {"till-1"}, "expires": {"28.2.2099"}}, "Choose today or a later day."},
+		"a day of last": {url.Values{"name": {"till-1"}, "expires": {"2026-11-01"}}, "Choose today or a later day."},
+		"a day too far": {url.Values{"name": {"till-1"}, "expires": {"3000-01-01"}}, "Choose today or a later day."},
 		"what it chose": {url.Values{"name": {"Till 1"}, "permissions": {"all"}}, `value="all" required checked`},
+		"and its day":   {url.Values{"name": {"Till 1"}, "expires": {"2099-02-28"}}, `name="expires" value="2099-02-28"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := browser.Post(t, f.URL+"/merchants/"+f.namespace+"/acme/new-key", form.values)

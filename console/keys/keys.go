@@ -29,6 +29,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/gitops"
+	"github.com/merchant-operator/merchant-operator/internal/payments"
 )
 
 // ErrReplaced means that the ApiKey which the person has seen was deleted. Another one may have its name.
@@ -42,7 +43,9 @@ type keyForm struct {
 	Name     string           // what was entered
 	Test     bool             // chosen: a test key
 	All      bool             // chosen: all permissions, not the permissions of a till
+	Expires  string           // chosen: the last day of a new key, such as 2027-02-28; empty: none
 	Error    string
+	Field    string // that Error is about: name or expires; empty: none of them
 	Overlaps []overlap
 	Manager  gitops.Manager // of the key; the zero Manager: none
 	Clock    web.Clock
@@ -70,6 +73,12 @@ const (
 	allPermissions  = "all"
 )
 
+// Fields of the form of a new key that an error may be about.
+const (
+	fieldName    = "name"
+	fieldExpires = "expires"
+)
+
 // maxKeys limits the ApiKeys that people create for one Merchant.
 const maxKeys = 100
 
@@ -89,50 +98,32 @@ func (h *Handler) renderKeyForm(w http.ResponseWriter, r *web.Request, status in
 // Issue creates an ApiKey that no Secret has, and then rotates it once for the first key. If something fails in between, the
 // ApiKey exists and nobody knows its key; rotating gives one.
 func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
-	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
-	permissions := cmp.Or(r.PostFormValue("permissions"), tillPermissions)
-	form := keyForm{Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions}
+	form, key := h.readNewKey(r)
 	words := h.Pages.Words(r.Context())
-	refuse := func(message string) error {
-		form.Error = message
+	refuse := func(field, message string) error {
+		form.Field, form.Error = field, message
 		return h.renderKeyForm(w, r, http.StatusUnprocessableEntity, "key-new", form)
 	}
-	if problems := validation.IsDNS1123Label(form.Name); len(problems) > 0 {
-		offer := keyName(form.Name)
-		if offer == "" {
-			return refuse(words.Text("issue.error.name"))
-		}
-		form.Name = offer
-		return refuse(words.Text("issue.error.offer", offer))
-	}
-	if mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest {
-		return refuse(words.Text("issue.error.mode"))
-	}
-	if permissions != tillPermissions && permissions != allPermissions {
-		return refuse(words.Text("issue.error.permissions"))
+	if key == nil {
+		return refuse(form.Field, form.Error)
 	}
 	existing, err := h.Objects.KnownKeys(r.Context(), r.Merchant)
 	if err != nil {
 		return err
 	}
 	if len(existing) >= maxKeys {
-		return refuse(words.Text("issue.error.many", len(existing)))
-	}
-	key := &v1alpha1.ApiKey{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.Merchant.Namespace, Name: form.Name},
-		Spec: v1alpha1.ApiKeySpec{
-			MerchantRef: v1alpha1.MerchantReference{Name: r.Merchant.Name}, Mode: mode, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
-		},
-	}
-	if !form.All {
-		key.Spec.Permissions = v1alpha1.TillPermissions()
+		return refuse("", words.Text("issue.error.many", len(existing)))
 	}
 	err = h.Objects.Create(r.Context(), key, client.FieldOwner(objects.FieldOwner))
 	switch reason, refused := objects.RefusedReason(words, err); {
+	case refused && strings.Contains(reason, "spec.expiresAt") && form.Expires == "":
+		return refuse(fieldExpires, words.Text("issue.error.demanded"))
+	case refused && strings.Contains(reason, "spec.expiresAt"):
+		return refuse(fieldExpires, reason)
 	case refused:
-		return refuse(reason)
+		return refuse("", reason)
 	case apierrors.IsAlreadyExists(err):
-		return refuse(words.Text("issue.error.taken"))
+		return refuse(fieldName, words.Text("issue.error.taken"))
 	case err != nil:
 		return objects.Error("create an ApiKey", err)
 	}
@@ -142,6 +133,60 @@ func (h *Handler) Issue(w http.ResponseWriter, r *web.Request) error {
 		return &NotIssuedError{key.Name, key.Namespace, err}
 	}
 	return h.showKey(w, r, keyPage{Key: key.Name, FullKey: issued.FullKey, First: true})
+}
+
+// readNewKey reads the form of a new key. Without an ApiKey, the form says what is wrong.
+func (h *Handler) readNewKey(r *web.Request) (form keyForm, key *v1alpha1.ApiKey) {
+	mode := v1alpha1.ApiKeyMode(cmp.Or(r.PostFormValue("mode"), string(v1alpha1.ModeLive)))
+	permissions := cmp.Or(r.PostFormValue("permissions"), tillPermissions)
+	form = keyForm{
+		Name: r.PostFormValue("name"), Test: mode == v1alpha1.ModeTest, All: permissions == allPermissions, Expires: strings.TrimSpace(r.PostFormValue("expires")),
+	}
+	expiresAt, ok := lastSecond(form.Expires, h.Pages.Now(), r.Merchant.Spec.TimeZone.Location())
+	switch words := h.Pages.Words(r.Context()); {
+	case len(validation.IsDNS1123Label(form.Name)) > 0:
+		form.Field, form.Error = fieldName, words.Text("issue.error.name")
+		if offer := keyName(form.Name); offer != "" {
+			form.Name, form.Error = offer, words.Text("issue.error.offer", offer)
+		}
+		return form, nil
+	case mode != v1alpha1.ModeLive && mode != v1alpha1.ModeTest:
+		form.Error = words.Text("issue.error.mode")
+		return form, nil
+	case permissions != tillPermissions && permissions != allPermissions:
+		form.Error = words.Text("issue.error.permissions")
+		return form, nil
+	case !ok:
+		form.Field, form.Error = fieldExpires, words.Text("issue.error.expires")
+		return form, nil
+	}
+	key = &v1alpha1.ApiKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Merchant.Namespace, Name: form.Name},
+		Spec: v1alpha1.ApiKeySpec{
+			MerchantRef: v1alpha1.MerchantReference{Name: r.Merchant.Name}, Mode: mode, Delivery: &v1alpha1.Delivery{Policy: v1alpha1.DeliveryNone},
+			ExpiresAt: expiresAt,
+		},
+	}
+	if !form.All {
+		key.Spec.Permissions = v1alpha1.TillPermissions()
+	}
+	return form, key
+}
+
+// lastSecond returns the end of a key whose last day a person has chosen: a day such as 2027-02-28 of the shop's calendar, today or later. The
+// end is in that day, so that pages name the day that was chosen. Without a day it is nil.
+func lastSecond(text string, now time.Time, zone *time.Location) (expiresAt *metav1.Time, ok bool) {
+	if text == "" {
+		return nil, true
+	}
+	day, err := payments.ParseDay(text, now, zone)
+	if err != nil {
+		return nil, false
+	}
+	_, next := day.Bounds()
+	last := metav1.NewTime(next.Add(-time.Second))
+	const latest = 2999 // as the API server allows
+	return &last, last.After(now) && last.UTC().Year() <= latest
 }
 
 // umlauts are letters that people write in two, and others do not read without their dots.

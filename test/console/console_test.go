@@ -259,6 +259,33 @@ func TestForms_Refused(t *testing.T) {
 	s.wantStatus("the key after refused forms", key, http.StatusCreated)
 }
 
+// With the policies of docs/examples in force a live key needs an end. The form says so beside the field that gives it, and makes such a key; a
+// test key needs none.
+func TestIssue_Policies(t *testing.T) {
+	s := newShop(t)
+	before := s.issue("before")
+	s.ExamplePolicies()
+	refused := s.alice.Post(t, s.page+"/new-key", url.Values{"name": {"till-1"}})
+	if refused.Status != http.StatusUnprocessableEntity || !strings.Contains(refused.Text, `id="expires-error"`) || !strings.Contains(refused.Text, "A rule of your platform demands a last day") {
+		t.Errorf("without a day: %d %s", refused.Status, refused.Text)
+	}
+	key := keyIn(t, s.alice.Post(t, s.page+"/new-key", url.Values{"name": {"till-1"}, "expires": {"2099-02-28"}}))
+	s.wantStatus("the key with an end", key, http.StatusCreated)
+	if page := s.alice.Get(t, s.page); !strings.Contains(page.Text, `<time datetime="2099-02-28T23:59:59Z"`) {
+		t.Errorf("the page does not say when the key ends: %s", page.Text)
+	}
+	keyIn(t, s.alice.Post(t, s.page+"/new-key", url.Values{"name": {"developer"}, "mode": {"Test"}}))
+	// A key of before the policies can be replaced.
+	s.wantStatus("the key of before", before, http.StatusCreated)
+	form := s.alice.Get(t, s.page+"/keys/before/rotate")
+	s.Eventually("the key of before is rotated", func() bool {
+		form = s.alice.Get(t, form.URL.String())
+		page := s.alice.Post(t, form.URL.String(), url.Values{"generation": {form.Hidden("generation")}, "overlap": {"0"}})
+		return page.Status == http.StatusOK && page.Key() != ""
+	})
+	s.wantStatus("the key of before, rotated", before, http.StatusUnauthorized)
+}
+
 // Who may see a merchant may not act, and who may see nothing gets what a missing merchant gets.
 func TestActions_NeedRights(t *testing.T) {
 	s := newShop(t)

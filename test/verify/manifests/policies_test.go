@@ -71,6 +71,8 @@ func TestPolicies_Examples(t *testing.T) {
 		kubectl(t, "", "annotate", kind, "old", "-n", namespace, "example.com/note=a")
 		kubectl(t, "", "patch", kind, "old", "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	}
+	kubectl(t, "", "patch", "apikey", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"rotation":{"trigger":"leaked"}}}`)
+	kubectl(t, "", "patch", "merchant", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"webhook":{"url":"https://shop.example","rotationTrigger":"leaked"}}}`)
 	kubectl(t, "", "patch", "apikey", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"state":"Disabled"}}`)
 	kubectl(t, "", "patch", "merchant", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"state":"Suspended"}}`)
 	if _, err := cluster.Kubectl("", "patch", "apikey", "old", "-n", namespace, "--type=merge", "-p", `{"spec":{"state":"Active"}}`); err == nil || !strings.Contains(err.Error(), "spec.rotation.everySeconds") {
