@@ -230,12 +230,13 @@ type PageSettings struct {
 
 // MerchantSpec is the desired state of a Merchant.
 type MerchantSpec struct {
-	// displayName is the name that payers see. It must not contain control characters, characters that nobody sees or characters
-	// that change the text direction, because they could make one merchant look like another. Words of scripts that need joiners, and
-	// emoji, may have them.
+	// displayName is the name that payers see. It must not contain control characters, characters that nobody sees, characters
+	// that change the text direction, other spaces than plain and ideographic ones, or two spaces in a row, because they could make
+	// one merchant look like another. Words of scripts that need joiners, and emoji, may have them.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="size(self) >= 1 && size(self) <= 128",message="must have 1 to 128 characters"
 	// +kubebuilder:validation:XValidation:rule="self.trim() == self",message="must not begin or end with a space"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[^\\\\P{Zs} \\\\x{3000}]|[ \\\\x{3000}]{2}')",message="must have plain spaces, and no two in a row: nobody sees the difference"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\p{Cc}\\\\p{Co}\\\\x{ad}\\\\x{34f}\\\\x{61c}\\\\x{115f}\\\\x{1160}\\\\x{17b4}\\\\x{17b5}\\\\x{180b}-\\\\x{180f}\\\\x{200b}\\\\x{200e}\\\\x{200f}\\\\x{2028}-\\\\x{202e}\\\\x{2060}-\\\\x{206f}\\\\x{2800}\\\\x{3164}\\\\x{fe00}-\\\\x{fe0d}\\\\x{feff}\\\\x{ffa0}\\\\x{fff0}-\\\\x{fffb}\\\\x{fffe}\\\\x{ffff}\\\\x{1bca0}-\\\\x{1bca3}\\\\x{1d173}-\\\\x{1d17a}\\\\x{e0000}-\\\\x{e0fff}]')",message="must not contain control characters, characters that nobody sees or that change the text direction"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[\\\\p{Latin}\\\\p{Greek}\\\\p{Cyrillic}\\\\p{Han}\\\\p{Hangul}\\\\p{Hiragana}\\\\p{Katakana}\\\\p{Z}\\\\p{P}\\\\p{N}])[\\\\x{200c}\\\\x{200d}]|[\\\\x{200c}\\\\x{200d}]($|[\\\\p{Latin}\\\\p{Greek}\\\\p{Cyrillic}\\\\p{Han}\\\\p{Hangul}\\\\p{Hiragana}\\\\p{Katakana}\\\\p{Z}\\\\p{P}\\\\p{N}])|(^|[\\\\p{L}\\\\p{M}\\\\p{Z}])[\\\\x{fe0e}\\\\x{fe0f}]')",message="must not contain joiners or variation selectors where nobody sees what they do"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\p{Mn}\\\\p{Me}]{5}') && (size(self) == 0 || self.matches('[\\\\p{L}\\\\p{N}\\\\p{P}\\\\p{S}]'))",message="must have a letter, a digit or a sign, and at most 4 marks on one of them"

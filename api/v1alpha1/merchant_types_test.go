@@ -52,6 +52,9 @@ var _ = DescribeTable("A Merchant is refused with",
 	Entry("a displayName that ends with a joiner", text("spec.displayName", "\u0645\u200c"), "spec.displayName", "joiners"),
 	Entry("a displayName with a variation selector after a letter", text("spec.displayName", "Acme\ufe0f Coffee"), "spec.displayName", "variation selectors"),
 	Entry("a displayName of a letter with 100 marks", text("spec.displayName", "A"+strings.Repeat("\u0301", 100)), "spec.displayName", "at most 4 marks"),
+	Entry("a displayName with a no-break space", text("spec.displayName", "Acme\u00a0Coffee"), "spec.displayName", "plain spaces"),
+	Entry("a displayName with a thin space", text("spec.displayName", "Acme\u2009Coffee"), "spec.displayName", "plain spaces"),
+	Entry("a displayName with two spaces", text("spec.displayName", "Acme  Coffee"), "spec.displayName", "plain spaces"),
 	Entry("a displayName that is a number", set("spec.displayName", "7"), "spec.displayName", "must be of type string"),
 
 	Entry("an unknown state", set("spec.state", "Paused"), "spec.state", `"Active", "Suspended", "Closed"`),
@@ -112,6 +115,7 @@ var _ = DescribeTable("A Merchant is accepted with",
 	func(ctx SpecContext, mutate mutation) {
 		Expect(kube.Create(ctx, object(merchantManifest, mutate), client.DryRunAll)).To(Succeed())
 	},
+	Entry("a displayName with an ideographic space", text("spec.displayName", "\u682a\u5f0f\u4f1a\u793e\u3000\u30a2\u30af\u30e1")),
 	Entry("a name of 63 characters", text("metadata.name", strings.Repeat("a", 63))),
 	Entry("a display name in any script", text("spec.displayName", "Kaffee Ähre & カフェ ☕ (مقهى)")),
 	Entry("a display name with a joined emoji", text("spec.displayName", "Acme 👩‍🍳")),
