@@ -7,7 +7,6 @@ import (
 	"unicode"
 
 	"golang.org/x/text/currency"
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -105,7 +104,7 @@ type needle struct {
 }
 
 func newNeedle(words web.Words, text, code string) needle {
-	n := needle{text: orderText(text), cents: -1}
+	n := needle{text: store.OrderText(text), cents: -1}
 	amount := strings.TrimLeft(strings.TrimSpace(strings.Replace(strings.ToUpper(text), code, "", 1)), "+-−")
 	amount = strings.TrimFunc(amount, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Sc, r) || r == '-' || r == '−' })
 	if _, err := currency.ParseISO(code); err != nil {
@@ -117,9 +116,6 @@ func newNeedle(words web.Words, text, code string) needle {
 	return n
 }
 
-// orderText is an order as the index of orders compares it.
-func orderText(text string) string { return strings.TrimSpace(norm.NFC.String(text)) }
-
 // matches reports whether the entry has what is looked for.
 func (n needle) matches(entry *store.EndedSession) bool {
 	cents, ref, refund := entry.Charge.AmountCents, entry.PaymentRef, ""
@@ -130,5 +126,5 @@ func (n needle) matches(entry *store.EndedSession) bool {
 		cents, ref, refund = entry.Refund.AmountCents, entry.Refund.PaymentRef, entry.Refund.Ref
 	}
 	return n.cents == cents || n.text == ref || refund != "" && n.text == refund ||
-		entry.Charge.OrderRef != "" && n.text == orderText(entry.Charge.OrderRef)
+		entry.Charge.OrderRef != "" && n.text == store.OrderText(entry.Charge.OrderRef)
 }

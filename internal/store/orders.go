@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -33,11 +34,21 @@ const orderSessionsPerRequest = 10
 // orderHashLength is enough to distinguish the orders of one account.
 const orderHashLength = 22
 
-// orderHash is the same for orders that people take for the same: white space around one, and the
-// form in which Unicode has its letters, come from the till's keyboard, the scanner or the
-// clipboard.
+// OrderText is the same for orders that people take for the same. The form in which Unicode has
+// the letters, white space around, of any kind and length, and characters that nobody sees come
+// from the till's keyboard, the scanner or the clipboard.
+func OrderText(orderRef string) string {
+	seen := func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}
+	return strings.Join(strings.Fields(strings.Map(seen, norm.NFC.String(orderRef))), " ")
+}
+
 func orderHash(orderRef string) string {
-	sum := sha256.Sum256([]byte(strings.TrimSpace(norm.NFC.String(orderRef))))
+	sum := sha256.Sum256([]byte(OrderText(orderRef)))
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:orderHashLength]
 }
 

@@ -57,6 +57,7 @@ func TestOrderSessions(t *testing.T) {
 	paidOne := create(live, "1001")
 	cancelledOne := create(live, "1001")
 	spaced, composed := create(live, "  1003\u00a0"), create(live, "Caf\u00e9")
+	copied, within := create(live, "\u202a1004\u202c\u200b"), create(live, "Table  7\u00a0b")
 	other, foreign, tried := create(live, "1002"), create(neighbour, "1001"), create(test, "1001")
 	must(t, second(s.Settle(ctx, paidOne.ID, paid("a"))))
 	_, _, err := s.Cancel(ctx, live, cancelledOne.ID)
@@ -74,6 +75,10 @@ func TestOrderSessions(t *testing.T) {
 		"another order":         {live, "1002", []string{other.ID.String() + " PENDING"}},
 		"spaces in the charge":  {live, "1003", []string{spaced.ID.String() + " PENDING"}},
 		"spaces in the search":  {live, "1003 ", []string{spaced.ID.String() + " PENDING"}},
+		"marks nobody sees":     {live, "1004", []string{copied.ID.String() + " PENDING"}},
+		"in the search, too":    {live, "\ufeff10\u200d04", []string{copied.ID.String() + " PENDING"}},
+		"spaces within":         {live, "Table 7 b", []string{within.ID.String() + " PENDING"}},
+		"no space":              {live, "Table7b", nil},
 		"an é of two":           {live, "Cafe\u0301", []string{composed.ID.String() + " PENDING"}},
 		"of another merchant":   {neighbour, "1001", []string{foreign.ID.String() + " PENDING"}},
 		"test mode":             {test, "1001", []string{tried.ID.String() + " PENDING"}},
