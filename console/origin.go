@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"unicode/utf8"
@@ -21,6 +22,9 @@ func parseOrigin(flag, text string) (*url.URL, error) {
 		return nil, fmt.Errorf("%s %q is not an origin; use a form like https://console.example (http only on a loopback address)", flag, text)
 	}
 	host := origin.Host
+	if address, err := netip.ParseAddr(origin.Hostname()); err == nil && address.Is6() {
+		host = strings.Replace(host, origin.Hostname(), address.String(), 1)
+	}
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // what is ASCII already is as people use it
 		if host, err = idna.Lookup.ToASCII(origin.Hostname()); err != nil {
 			return nil, fmt.Errorf("%s %q has no valid host name", flag, text)
@@ -36,7 +40,7 @@ func parseOrigin(flag, text string) (*url.URL, error) {
 // scheme has anyway. Some proxies send that.
 func canonicalHost(scheme, host string) string {
 	port := map[string]string{"https": ":443", "http": ":80"}[scheme]
-	return strings.TrimSuffix(strings.ToLower(host), port)
+	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(host), ":"), port)
 }
 
 func checkOrigin(flag, text string) error {

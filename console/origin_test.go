@@ -21,6 +21,11 @@ func TestOrigin_WrittenOtherwise(t *testing.T) {
 		"umlauts":                     {"https://Käse.example", "https://xn--kse-qla.example", "xn--kse-qla.example"},
 		"an underscore":               {"https://my_console.example", "https://my_console.example", "my_console.example"},
 		"an address":                  {"https://[2001:DB8::1]:443", "https://[2001:db8::1]", "[2001:db8::1]"},
+		"an address written out":      {"https://[2001:0DB8:0:0::1]:8443", "https://[2001:db8::1]:8443", "[2001:db8::1]:8443"},
+		"a colon at the end":          {"https://console.example:", "https://console.example", "console.example"},
+		"umlauts of two characters":   {"https://Ka\u0308se.example", "https://xn--kse-qla.example", "xn--kse-qla.example"},
+		"a sharp s":                   {"https://stra\u00dfe.example", "https://xn--strae-oqa.example", "xn--strae-oqa.example"},
+		"dots of another script":      {"https://k\u00e4se\u3002example", "https://xn--kse-qla.example", "xn--kse-qla.example"},
 		"port 80 of http":             {"http://127.0.0.1:80", "http://127.0.0.1", "127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
