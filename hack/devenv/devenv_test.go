@@ -120,7 +120,7 @@ func testRedisThatEnds(t *testing.T, run *devenvtest.Run, env map[string]string)
 	if err := syscall.Kill(descendants(t, run.Process.Pid)[filepath.Base(redis)], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "make run says that Redis has ended", func() bool { return strings.Contains(run.Output(t), "==> redis ended") })
+	waitUntil(t, "make run says that Redis came back empty", func() bool { return strings.Contains(run.Output(t), "Redis runs again and is EMPTY") })
 	for _, replica := range []string{env["API_URL"], env["API_URL_2"]} {
 		waitUntil(t, "the API works again", func() bool {
 			return getStatus(t, replica+"/api/v1/merchant/me", env["API_KEY"]) == http.StatusOK

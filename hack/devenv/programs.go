@@ -21,6 +21,8 @@ const patienceToStop = 15 * time.Second
 type programs struct {
 	logs string
 	fail context.CancelCauseFunc
+	// restarted says what people have to know of a kept program that was started again, by its name; without an entry nothing.
+	restarted map[string]string
 }
 
 func (p *programs) logPath(name string) string { return filepath.Join(p.logs, name+".log") }
@@ -163,6 +165,9 @@ func (p *programs) watch(c *child, tries int, stopping <-chan struct{}) error {
 		if err != nil {
 			p.fail(err)
 			return nil
+		}
+		if note := p.restarted[c.name]; note != "" {
+			fmt.Printf("==> %s\n", note)
 		}
 		c = next
 	}

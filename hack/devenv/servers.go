@@ -168,6 +168,10 @@ func writeKubeconfig(path string, config *rest.Config, namespace string) error {
 	return nil
 }
 
+// emptyRedis is what a Redis that is started again means.
+const emptyRedis = "Redis runs again and is EMPTY: payments, refunds, events and receipts of before are gone, a till gets 404 for its sessions,\n" +
+	"    and the payer page above is not found. Idempotency keys, limits and logins to the console begin anew; API keys and merchants stay."
+
 // startRedis starts the server that REDIS_SERVER names, else redis-server, else an embedded substitute. A server that ends is started
 // again, without its data.
 func (e *environment) startRedis(ctx context.Context) error {
@@ -182,6 +186,7 @@ func (e *environment) startRedis(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take the port of Redis from its address: %w", err)
 	}
+	e.programs.restarted = map[string]string{"redis": emptyRedis}
 	stop, err := e.programs.keep("redis", path, "--bind", host, "--port", port, "--dir", e.directory,
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
 	if err != nil {
