@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -41,11 +42,10 @@ func (h *Handler) Create(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	if err := h.countToday(e, w, r, from); err != nil {
 		return err
 	}
-	admitted, created, err := h.store.CreateSession(r.Context(), from.Admission(), request)
+	// Also for a client that has gone: else who closes connections, with whatever key, counts sessions that nobody has made.
+	admitted, created, err := h.store.CreateSession(context.WithoutCancel(r.Context()), from.Admission(), request)
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
-	if created.Replayed || err != nil && r.Context().Err() == nil { // a client that has gone may have its session
-		h.perDay.uncount(from)
-	}
+	h.perDay.uncount(from, created.Replayed, err)
 	if err != nil {
 		return orUnknown(err, ErrChargeUnknown)
 	}

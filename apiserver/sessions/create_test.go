@@ -1,6 +1,7 @@
 package sessions_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -569,6 +570,32 @@ func TestCreate_MaxPerDay(t *testing.T) {
 	f.Call(http.MethodGet, path+"?orderRef=1", key, "").Want(t, http.StatusOK)
 	later.Store(int64(time.Second))
 	f.Call(http.MethodPost, path, key, `{"amountCents":1}`).Want(t, http.StatusCreated)
+}
+
+// Who has no key of the merchant that may create sessions uses up none of its day, also not with requests whose client goes away.
+func TestCreate_MaxPerDay_WithoutRight(t *testing.T) {
+	f := newFixture(t, func(o *sessions.Options) { o.MaxPerDay = 1 })
+	acme := f.Merchant("acme")
+	till := f.Key("till", acme)
+	id, _ := apikey.ParseID(till)
+	wrong, err := apikey.New(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := f.Key("screen", acme, func(r *published.KeyRecord) { r.Permissions = []v1alpha1.Permission{v1alpha1.PermissionRead} })
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, key := range []string{wrong.Reveal(), reader} {
+		for _, ctx := range []context.Context{t.Context(), gone} {
+			for _, target := range []string{path, path + "/ps_abcdefgh2345T2xV9bLrYc8WdNeHq7/refunds"} {
+				request := httptest.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(`{"amountCents":1}`))
+				request.Header.Set("Authorization", "Bearer "+key)
+				request.Header.Set("Idempotency-Key", "a")
+				f.ServeHTTP(httptest.NewRecorder(), request)
+			}
+		}
+	}
+	f.Call(http.MethodPost, path, till, `{"amountCents":1}`).Want(t, http.StatusCreated)
 }
 
 // Who deletes a Merchant and creates another one has another account, but no other namespace.

@@ -52,9 +52,14 @@ func (l *dayLimit) allow(from caller.Caller) (quota ratelimit.Quota, allowed boo
 	return quota, allowed
 }
 
-// uncount takes back a session or a request for a refund that was not made.
-func (l *dayLimit) uncount(from caller.Caller) {
-	if l != nil {
+// uncount takes back a session or a request for a refund that was not recorded: it was repeated, or refused with err. After an
+// unknown outcome it stays counted if the key is good. With any other key it cannot have been recorded, and would use up the
+// merchant's day while Redis is away.
+func (l *dayLimit) uncount(from caller.Caller, repeated bool, err error) {
+	asks := from.Admission()
+	good := asks.Accepted && !asks.Forbidden && !asks.Inactive
+	recorded := err == nil && !repeated || good && isUnknown(err)
+	if l != nil && !recorded {
 		account, namespace := owners(from)
 		l.accounts.Refund(account)
 		l.namespaces.Refund(namespace)

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -37,11 +38,9 @@ func (h *Handler) Refund(e *web.Event, w http.ResponseWriter, r *http.Request, f
 	if err := h.countToday(e, w, r, from); err != nil {
 		return err
 	}
-	admitted, requested, err := h.store.RequestRefund(r.Context(), from.Admission(), id, asked)
+	admitted, requested, err := h.store.RequestRefund(context.WithoutCancel(r.Context()), from.Admission(), id, asked) // as in Create
 	e.SetQuota(w.Header(), web.MerchantLimit, admitted.Quota, err)
-	if requested.Repeated || err != nil && r.Context().Err() == nil { // as in Create
-		h.perDay.uncount(from)
-	}
+	h.perDay.uncount(from, requested.Repeated, err)
 	if err != nil {
 		return orUnknown(err, ErrRefundUnknown)
 	}

@@ -74,8 +74,12 @@ func (h *Handler) newView(sess *session.Session) payments.Payment {
 
 // orUnknown adds the second error to one after which nobody knows whether Redis has recorded what was asked for.
 func orUnknown(err, unknown error) error {
-	if errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt) {
+	if isUnknown(err) {
 		return fmt.Errorf("%w: %w", unknown, err)
 	}
 	return err
+}
+
+func isUnknown(err error) bool {
+	return errors.Is(err, redis.ErrUnavailable) || errors.Is(err, redis.ErrCorrupt)
 }
