@@ -59,6 +59,6 @@ func (c *rooms) addRoutes(r *routes) {
 	r.onMerchant("POST", "/webhook/test", rights.EditWebhook, c.webhook.SendTestEvent)
 	r.onSpec("GET", "/webhook/rotate-secret", rights.EditWebhook, c.webhook.ShowSecretForm)
 	r.onSpec("POST", "/webhook/rotate-secret", rights.EditWebhook, c.webhook.RotateSigningSecret)
-	r.onMerchant("GET", "/dead-letters/resend", rights.EditWebhook, c.webhook.ShowResendForm)
-	r.onMerchant("POST", "/dead-letters/resend", rights.EditWebhook, c.webhook.ResendDeadLetters)
+	r.onMerchantInTurn("GET", "/dead-letters/resend", rights.EditWebhook, c.webhook.ShowResendForm)
+	r.onMerchantInTurn("POST", "/dead-letters/resend", rights.EditWebhook, c.webhook.ResendDeadLetters)
 }

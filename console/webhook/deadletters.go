@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
@@ -61,7 +60,11 @@ func HideOrders(letters []DeadLetter) {
 
 // ListDeadLetters returns the newest dead letters of a Merchant. The error is redis.ErrUnavailable or redis.ErrCorrupt.
 func (h *Handler) ListDeadLetters(ctx context.Context, merchant *v1alpha1.Merchant, limit int) ([]DeadLetter, error) {
-	found, err := h.Outbox.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: published.ID(merchant.UID), Limit: limit})
+	return h.listDeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: published.ID(merchant.UID), Limit: limit})
+}
+
+func (h *Handler) listDeadLetters(ctx context.Context, filter outbox.DeadLetterFilter) ([]DeadLetter, error) {
+	found, err := h.Outbox.DeadLetters(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +86,10 @@ var (
 // resendForm is the form that sends dead letters again.
 type resendForm struct {
 	Merchant *v1alpha1.Merchant
-	Event    string       // id of the only one; empty: all
-	Letters  []DeadLetter // those to send, the newest first
-	Left     int64        // how many dead letters are left then
+	Event    string     // id of the only one; empty: all
+	Count    int64      // how many are to be sent
+	First    DeadLetter // the newest of them
+	Left     int64      // how many dead letters are left then
 	Webhook  Health
 	Clock    web.Clock
 	Error    string
@@ -97,23 +101,26 @@ func (h *Handler) newResendForm(r *web.Request) (form resendForm, err error) {
 	if form.Webhook, err = h.ReadHealth(r.Context(), r.Merchant); err != nil {
 		return form, err
 	}
-	if form.Letters, err = h.ListDeadLetters(r.Context(), r.Merchant, maxResend); err != nil {
+	// The form shows one. To read all would hold up Redis for every look at the form.
+	letters, err := h.listDeadLetters(r.Context(), outbox.DeadLetterFilter{MerchantID: published.ID(r.Merchant.UID), ID: form.Event, Limit: 1})
+	if err != nil {
 		return form, err
+	}
+	if len(letters) == 0 {
+		return form, ErrNoDeadLetter
 	}
 	may, err := h.Rights.Read(r.Context(), r.Viewer, r.Merchant)
 	if err != nil {
 		return form, err
 	}
 	if !may.ViewPayments {
-		HideOrders(form.Letters)
+		HideOrders(letters)
 	}
-	if form.Event != "" {
-		form.Letters = slices.DeleteFunc(form.Letters, func(letter DeadLetter) bool { return letter.ID != form.Event })
+	form.First, form.Count = letters[0], 1
+	if form.Event == "" {
+		form.Count = max(1, min(form.Webhook.Dead, maxResend))
 	}
-	if len(form.Letters) == 0 {
-		return form, ErrNoDeadLetter
-	}
-	form.Left = max(0, form.Webhook.Dead-int64(len(form.Letters)))
+	form.Left = max(0, form.Webhook.Dead-form.Count)
 	return form, nil
 }
 
@@ -136,11 +143,15 @@ func (h *Handler) ResendDeadLetters(w http.ResponseWriter, r *web.Request) error
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%d dead letters", len(form.Letters))
+	sent, err := h.resend(r.Context(), form, r.PostFormValue("resume") == "yes")
+	count := int64(sent)
+	if err != nil {
+		count = form.Count
+	}
+	what := fmt.Sprintf("%d dead letters", count)
 	if form.Event != "" { // its id has that of a session, and more people may read Events
 		what = "dead letter " + feed.HashID(form.Event)
 	}
-	sent, err := h.resend(r.Context(), form, r.PostFormValue("resume") == "yes")
 	if sent > 0 || err != nil {
 		h.Audit.Record(r.Context(), audit.Entry{Viewer: r.Viewer, Action: audit.ActionResend, Object: r.Merchant, ID: what, Generation: r.Merchant.Generation, Err: err})
 	}
@@ -164,12 +175,19 @@ func (h *Handler) ResendDeadLetters(w http.ResponseWriter, r *web.Request) error
 
 // resend returns how many were sent. It returns errNoWebhook, errDisabled, redis.ErrUnavailable or redis.ErrCorrupt.
 func (h *Handler) resend(ctx context.Context, form resendForm, resume bool) (sent int, err error) {
-	if form.Merchant.Spec.Webhook == nil {
+	switch {
+	case form.Merchant.Spec.Webhook == nil:
 		return 0, errNoWebhook
+	case form.Webhook.Disabled() && !resume: // before anything is read: who repeats it would hold up Redis
+		return 0, errDisabled
 	}
 	request := outbox.ResendRequest{MerchantID: published.ID(form.Merchant.UID), Resume: resume}
-	for _, letter := range form.Letters {
-		request.IDs = append(request.IDs, letter.ID)
+	letters, err := h.Outbox.DeadLetters(ctx, outbox.DeadLetterFilter{MerchantID: request.MerchantID, ID: form.Event, Limit: maxResend})
+	if err != nil {
+		return 0, err
+	}
+	for _, letter := range letters {
+		request.IDs = append(request.IDs, letter.Event.ID)
 	}
 	resent, err := h.Outbox.Resend(ctx, request)
 	if err == nil && resent.Sent == 0 && len(resent.Disabled) > 0 {

@@ -28,11 +28,21 @@ type DeadLetterFilter struct {
 	MerchantID string
 	// Merchant is namespace and name of a Merchant; empty: of all.
 	Merchant string
+	// ID is of an event; empty: of all.
+	ID string
 	// Limit is the largest number; 0: no limit.
 	Limit int
 }
 
 func (f DeadLetterFilter) full(n int) bool { return f.Limit > 0 && n >= f.Limit }
+
+// page is how many dead letters the next script reads, after n that were found.
+func (f DeadLetterFilter) page(n int) int {
+	if f.Limit == 0 || f.Merchant != "" { // which may be of few of them
+		return deadPage
+	}
+	return min(f.Limit-n, deadPage)
+}
 
 func (f DeadLetterFilter) selects(letter DeadLetter) bool {
 	return f.Merchant == "" || f.Merchant == letter.Merchant
@@ -76,18 +86,21 @@ func (o *Outbox) deadLettersIn(ctx context.Context, bucket session.Bucket, filte
 		key = accountDeadLettersKey + filter.MerchantID
 	}
 	var letters []DeadLetter
-	for skip, read := 0, deadPage; read == deadPage && !filter.full(len(letters)); skip += read {
+	for skip, more := 0, true; more && !filter.full(len(letters)); {
+		limit := filter.page(len(letters))
 		call := redis.NewCall(listDeadLettersScript)
 		call.Key("dead_key", space, key)
 		call.Int("skip", int64(skip))
-		call.Int("limit", deadPage)
+		call.Int("limit", int64(limit))
 		call.Text("event_prefix", space.Key(EventKey))
+		call.Text("only", filter.ID)
 		reply, err := o.redis.Run(ctx, &call)
 		if err != nil {
 			return nil, err
 		}
 		reply.RequireOK()
-		read = int(reply.Int())
+		read := int(reply.Int())
+		skip, more = skip+read, read == limit && filter.ID == ""
 		rows := reply.List()
 		if err := reply.Err(); err != nil {
 			return nil, err

@@ -61,6 +61,33 @@ func TestDeadLetters_NewestFirst(t *testing.T) {
 	}
 }
 
+// A form of the console shows one dead letter, and people look at it again and again. Redis reads no other event for that.
+func TestDeadLetters_OneRead(t *testing.T) {
+	s := newFixture(t)
+	var ids []string
+	for range 5 {
+		ids = append(ids, s.deadLetter(t, "timeout"))
+	}
+	for name, filter := range map[string]outbox.DeadLetterFilter{"by id": {ID: ids[2]}, "the newest": {Limit: 1}} {
+		filter.MerchantID = s.asks.MerchantID
+		must(t, s.redis.ConfigResetStat(t.Context()).Err())
+		letters := s.deadLetters(t, filter)
+		if len(letters) != 1 || filter.ID != "" && letters[0].Event.ID != filter.ID {
+			t.Errorf("%s: %v", name, deadLetterIDs(letters))
+		}
+		statistics, err := s.redis.Info(t.Context(), "commandstats").Result()
+		must(t, err)
+		if !strings.Contains(statistics, "cmdstat_hgetall:calls=1,") || !strings.Contains(statistics, "cmdstat_evalsha:calls=1,") {
+			t.Errorf("%s: Redis read more than one event:\n%s", name, statistics)
+		}
+	}
+	for _, id := range []string{"evt_unknown", s.deadLetter(t, "timeout") + "x"} {
+		if letters := s.deadLetters(t, outbox.DeadLetterFilter{MerchantID: s.asks.MerchantID, ID: id}); len(letters) > 0 {
+			t.Errorf("%s is found: %v", id, deadLetterIDs(letters))
+		}
+	}
+}
+
 func TestDeadLetters_MoreThanOnePage(t *testing.T) {
 	s := newFixture(t)
 	other := s
