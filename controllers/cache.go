@@ -3,18 +3,14 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -77,23 +73,6 @@ func addDeliveredCache(ctx context.Context, mgr manager.Manager, o Options) (cac
 		return nil, err
 	}
 	return delivered, mgr.Add(startedAsCache{delivered})
-}
-
-// newMapper returns a mapper of the kinds that the operator reads and writes. It asks nobody: an operator that starts while the Kubernetes API is
-// away would end with an error, again and again, and the kubelet would start it later and later. Like this it waits for its caches.
-func newMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for resource, kind := range map[string]schema.GroupVersionKind{
-		"secrets":    corev1.SchemeGroupVersion.WithKind("Secret"),
-		"configmaps": corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-		"merchants":  v1alpha1.SchemeGroupVersion.WithKind("Merchant"),
-		"apikeys":    v1alpha1.SchemeGroupVersion.WithKind("ApiKey"),
-	} {
-		plural := kind.GroupVersion().WithResource(resource)
-		mapper.AddSpecific(kind, plural, plural, meta.RESTScopeNamespace) // nobody asks for a singular
-		mapper.AddSpecific(kind.GroupVersion().WithKind(kind.Kind+"List"), plural, plural, meta.RESTScopeNamespace)
-	}
-	return mapper, nil
 }
 
 // startedAsCache lets the manager start a cache before the controllers, without leadership.

@@ -6,11 +6,13 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -102,7 +104,7 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 		// client-go finds its logger in the context. What runs is stopped by the manager, in order.
 		BaseContext:                         func() context.Context { return logr.NewContext(context.WithoutCancel(ctx), logger) },
 		Cache:                               caching,
-		MapperProvider:                      newMapper,
+		MapperProvider:                      func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kube.NewMapper(), nil },
 		NewClient:                           o.newClient,
 		Metrics:                             serving,
 		LeaderElection:                      o.LeaderElect,

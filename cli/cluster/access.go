@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -105,11 +102,11 @@ func (a *Access) Connect() (*Cluster, error) {
 	config.WarningHandler = rest.NewWarningWriter(a.notices, rest.WarningWriterOptions{Deduplicate: true})
 	kubeclient.BoundNesting(config)
 	logf.SetLogger(logr.Discard()) // or controller-runtime complains on stderr after 30 seconds
-	scheme, mapper, err := kinds()
-	if err != nil {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	kube, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
+	kube, err := client.New(config, client.Options{Scheme: scheme, Mapper: kubeclient.NewMapper(), FieldOwner: FieldOwner})
 	if err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
@@ -121,26 +118,4 @@ func kubeconfigError(err error) error {
 		return terminal.Usage("Set --kubeconfig or KUBECONFIG.", "there is no kubeconfig")
 	}
 	return terminal.Usage("Check --kubeconfig, --context, --cluster, --user and --request-timeout; kubectl config get-contexts lists the contexts.", "%w", err)
-}
-
-// kinds returns the kinds that the commands use. A static mapper asks the API server nothing.
-func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
-		return nil, nil, err
-	}
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for kind, plural := range map[schema.GroupVersionKind]string{
-		v1alpha1.SchemeGroupVersion.WithKind("Merchant"): "merchants",
-		v1alpha1.SchemeGroupVersion.WithKind("ApiKey"):   "apikeys",
-		corev1.SchemeGroupVersion.WithKind("Secret"):     "secrets",
-		corev1.SchemeGroupVersion.WithKind("ConfigMap"):  "configmaps",
-		corev1.SchemeGroupVersion.WithKind("Pod"):        "pods",
-		appsv1.SchemeGroupVersion.WithKind("Deployment"): "deployments",
-		eventsv1.SchemeGroupVersion.WithKind("Event"):    "events",
-	} {
-		group := kind.GroupVersion()
-		mapper.AddSpecific(kind, group.WithResource(plural), group.WithResource(strings.ToLower(kind.Kind)), meta.RESTScopeNamespace)
-	}
-	return scheme, mapper, nil
 }

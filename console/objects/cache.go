@@ -78,6 +78,7 @@ func (c *Client) AwaitCache(ctx context.Context) error {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
+	c.Cache.WaitForCacheSync(ctx) // also if it has not been started yet, for which GetInformer does not wait
 	return nil
 }
 

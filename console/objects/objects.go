@@ -50,12 +50,13 @@ func Connect(cluster *rest.Config, namespaces []string) (*Client, error) {
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	direct, err := client.New(cluster, client.Options{Scheme: scheme})
+	mapper := kube.NewMapper()
+	direct, err := client.New(cluster, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
 	cached, err := cache.New(cluster, cache.Options{
-		Scheme: scheme, NewInformer: kube.PagedInformers(strip), DefaultTransform: strip,
+		Scheme: scheme, Mapper: mapper, NewInformer: kube.PagedInformers(strip), DefaultTransform: strip,
 		DefaultNamespaces: kube.WatchedNamespaces(namespaces),
 	})
 	if err != nil {

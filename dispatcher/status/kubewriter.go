@@ -21,6 +21,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	v1alpha1ac "github.com/merchant-operator/merchant-operator/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/dispatcher/endpoints"
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 const (
@@ -54,11 +55,11 @@ func NewKubeWriter(cluster *rest.Config, identity, namespace string) (*KubeWrite
 			return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 		}
 	}
-	kube, err := client.New(cluster, client.Options{Scheme: scheme})
+	direct, err := client.New(cluster, client.Options{Scheme: scheme, Mapper: kube.NewMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("create a Kubernetes client: %w", err)
 	}
-	return &KubeWriter{kube, identity, namespace}, nil
+	return &KubeWriter{direct, identity, namespace}, nil
 }
 
 // Report may be repeated, also by another dispatcher: the status stays as it is, and there is one event. The error is
