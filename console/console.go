@@ -75,6 +75,7 @@ func newGate(options Options, r *role.Role, pages *web.Pages) (g gate, err error
 		rights: &rights.Reviewer{Reviews: authz.NewReviewer(r.Kube.AuthorizationV1().SubjectAccessReviews(), options.RightsLifetime, options.Now)},
 		turns:  web.NewInflight(maxPages, maxPersonPages, errTooManyPages), turnTimeout: defaultTurnTimeout,
 		unsent: web.NewInflight(maxUnsentPages, maxPersonPages, errTooManyPages), shown: lru.New(maxShown),
+		signIns: web.NewInflight(maxSignIns, maxAddressSignIns, errTooManyPages),
 	}
 	g.middleware = &middleware{
 		problems: g.problems, origin: origin, clients: clients, limit: ratelimit.NewLimiter(options.RequestLimit, options.Now),

@@ -27,7 +27,7 @@ import (
 var (
 	errCrossOrigin = errors.New("the form comes from another site")
 	errHost        = errors.New("the host name is not that of --external-url")
-	// errTooManyPages means that a page did not get its turn in time.
+	// errTooManyPages means that a page or a sign-in did not get its turn in time.
 	errTooManyPages = errors.New("too many pages are in progress")
 	errTooManyWaits = errors.New("too many pages wait at once")
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/objects"
 	"github.com/merchant-operator/merchant-operator/console/rights"
 	"github.com/merchant-operator/merchant-operator/console/web"
+	"github.com/merchant-operator/merchant-operator/internal/clientaddr"
 	"github.com/merchant-operator/merchant-operator/internal/tracing"
 )
 
@@ -35,7 +36,8 @@ type gate struct {
 	turns      *web.Inflight // pages that read keys or payments and are not rendered yet
 	shown      *lru.Cache    // namespaces of the Merchants that the last list of a person showed, by user
 	unsent     *web.Inflight // pages that read keys or payments, until their client has read them
-	// turnTimeout is how long a page waits for its turn.
+	signIns    *web.Inflight // sign-ins for which the provider is asked
+	// turnTimeout is how long a page or a sign-in waits for its turn.
 	turnTimeout time.Duration
 }
 
@@ -66,6 +68,26 @@ func (r *routes) open(pattern string, handle func(http.ResponseWriter, *http.Req
 	})
 }
 
+// inAddressTurn returns the handler of a request with which anybody makes the console ask the identity provider. Its person is
+// the client address, and its tenant the address's network: so strangers, from however many addresses of a network, leave room
+// for others.
+func (g *gate) inAddressTurn(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, req *http.Request) error {
+		address, err := g.middleware.clientAddress(req)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
+		defer cancel()
+		end, err := g.signIns.Await(ctx, clientaddr.LimitKey(address), clientaddr.Network(address).String())
+		if err != nil {
+			return err
+		}
+		defer end()
+		return handle(w, req)
+	}
+}
+
 // personHandler handles a request of a person who has signed in.
 type personHandler func(http.ResponseWriter, *http.Request, login.Person) error
 
@@ -94,7 +116,10 @@ const (
 	// maxShown bounds the people whose namespaces are known, and maxShownNamespaces the namespaces of each: about 200
 	// bytes for a person.
 	maxShown, maxShownNamespaces = 4096, 8
-	// defaultTurnTimeout is how long a page waits for its turn.
+	// maxSignIns bounds the sign-ins for which the provider is asked, and maxAddressSignIns those of one client address. Each may
+	// take the provider ten seconds, and 60 KiB.
+	maxSignIns, maxAddressSignIns = 64, 8
+	// defaultTurnTimeout is how long a page or a sign-in waits for its turn.
 	defaultTurnTimeout = 2 * time.Second
 )
 

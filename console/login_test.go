@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto"
 	"crypto/hmac"
 	"crypto/rand"
@@ -12,13 +13,17 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/merchant-operator/merchant-operator/console/login"
+	"github.com/merchant-operator/merchant-operator/test/await"
 	"github.com/merchant-operator/merchant-operator/test/oidctest"
 )
 
@@ -279,6 +284,7 @@ type liar struct {
 
 	key   *rsa.PrivateKey
 	token string
+	slow  func(*http.Request) // returns when a code may be answered; nil: at once
 }
 
 func startLiar(t *testing.T) *liar {
@@ -290,7 +296,10 @@ func startLiar(t *testing.T) *liar {
 	l := &liar{key: key}
 	mux := http.NewServeMux()
 	respond := func(path string, body func() any) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if path == "/token" && l.slow != nil {
+				l.slow(r)
+			}
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(body())
 		})
@@ -312,6 +321,27 @@ func startLiar(t *testing.T) *liar {
 	l.Server = httptest.NewServer(mux)
 	t.Cleanup(l.Close)
 	return l
+}
+
+// begin starts a sign-in, and returns with what the provider is asked.
+func (l *liar) begin(t *testing.T, f *fixture) (oidctest.Browser, url.Values) {
+	t.Helper()
+	browser := oidctest.NewBrowser(t)
+	browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if strings.HasPrefix(r.URL.String(), l.URL) {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	return browser, parse(t, browser.Get(t, f.URL+"/sign-in").Header.Get("Location")).Query()
+}
+
+// claims are those of Alice, for the sign-in of begin.
+func (l *liar) claims(query url.Values) map[string]any {
+	return map[string]any{
+		"iss": l.URL, "aud": oidctest.ClientID, "sub": "alice", "nonce": query.Get("nonce"),
+		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+	}
 }
 
 func encode(content []byte) string { return base64.RawURLEncoding.EncodeToString(content) }
@@ -368,18 +398,8 @@ func TestCallback_IDToken(t *testing.T) {
 		"reserved name":     {"RS256", good, map[string]any{"sub": "a\u0000b"}, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			browser := oidctest.NewBrowser(t)
-			browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
-				if strings.HasPrefix(r.URL.String(), l.URL) {
-					return http.ErrUseLastResponse
-				}
-				return nil
-			}
-			query := parse(t, browser.Get(t, f.URL+"/sign-in").Header.Get("Location")).Query()
-			claims := map[string]any{
-				"iss": l.URL, "aud": oidctest.ClientID, "sub": "alice", "nonce": query.Get("nonce"),
-				"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
-			}
+			browser, query := l.begin(t, f)
+			claims := l.claims(query)
 			maps.Copy(claims, test.changed)
 			l.token = l.sign(t, test.algorithm, claims, test.sign)
 			page := browser.Get(t, f.URL+login.CallbackPath+"?"+url.Values{"code": {"c"}, "state": {query.Get("state")}}.Encode())
@@ -389,6 +409,65 @@ func TestCallback_IDToken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Strangers repeat a callback of their own with forged codes, from a hundred addresses of a network, and the provider is slow to refuse
+// them. It is asked for some of them only, and somebody else signs in meanwhile.
+func TestCallback_Flood(t *testing.T) {
+	t.Parallel()
+	l := startLiar(t)
+	var asked, most, answered atomic.Int64
+	l.slow = func(r *http.Request) {
+		if r.PostFormValue("code") != "forged" {
+			return
+		}
+		defer asked.Add(-1)
+		if now := asked.Add(1); now > most.Load() {
+			most.Store(now)
+		}
+		<-r.Context().Done()
+	}
+	f := newFixture(t, func(o *Options) {
+		o.Provider.IssuerURL, o.TrustedProxies = l.URL, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	browser, query := l.begin(t, f)
+	l.token = l.sign(t, "RS256", l.claims(query), signedWith(t, l.key))
+	callback := f.callback("c", query.Get("state"), "198.51.100.7")
+	strangers, query := l.begin(t, f)
+	ctx, stop := context.WithCancel(t.Context())
+	var flood sync.WaitGroup
+	defer func() { stop(); flood.Wait() }()
+	const callbacks = 300
+	for n := range callbacks {
+		forged := f.callback("forged", query.Get("state"), fmt.Sprintf("203.0.113.%d", n%100))
+		flood.Go(func() {
+			response, err := strangers.Client.Do(forged.WithContext(ctx))
+			answered.Add(1)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		})
+	}
+	await.Until(t, patience, "the provider is asked for as many as may be", func() bool { return asked.Load() >= maxSignIns/2 })
+	if page := browser.Do(t, callback); page.Status != http.StatusOK || findCookie(t, f, browser, loginCookie).Value == "" {
+		t.Errorf("somebody else gets %d: %s", page.Status, page.Text)
+	}
+	await.Until(t, patience, "each callback is answered, or the provider is asked", func() bool { return answered.Load()+asked.Load() >= callbacks })
+	if got := most.Load(); got > maxSignIns/2 {
+		t.Errorf("the provider was asked %d times at once, want at most %d", got, maxSignIns/2)
+	}
+}
+
+// callback is the request with which the provider sends a browser of this address back.
+func (f *fixture) callback(code, state, address string) *http.Request {
+	f.t.Helper()
+	query := url.Values{"code": {code}, "state": {state}}
+	request, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, f.URL+login.CallbackPath+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	request.Header.Set("X-Forwarded-For", address)
+	return request
 }
 
 func mac(_ []byte, text string) []byte {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"strconv"
@@ -63,7 +64,7 @@ func (m *middleware) protect(next http.Handler) http.Handler {
 // admit counts a request of a client address, in memory: what is refused costs neither Redis nor the Kubernetes API anything.
 // Errors: limitedError, clientaddr.ErrMalformed.
 func (m *middleware) admit(r *http.Request) error {
-	address, err := m.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	address, err := m.clientAddress(r)
 	if err != nil {
 		return err
 	}
@@ -71,6 +72,11 @@ func (m *middleware) admit(r *http.Request) error {
 		return limitedError{quota}
 	}
 	return nil
+}
+
+// clientAddress returns the client address of a request, or clientaddr.ErrMalformed.
+func (m *middleware) clientAddress(r *http.Request) (netip.Addr, error) {
+	return m.clients.Resolve(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 }
 
 // observe counts requests and responds if a handler panics.

@@ -26,7 +26,7 @@ type rooms struct {
 func (c *rooms) addRoutes(r *routes) {
 	r.mux.Handle("GET /assets/", r.pages.Assets)
 	r.open("GET "+login.SignInPath, r.login.SignIn)
-	r.open("GET "+login.CallbackPath, r.login.Callback)
+	r.open("GET "+login.CallbackPath, r.inAddressTurn(r.login.Callback))
 	r.open("GET "+login.SignedOutPath, r.signedOut)
 	r.signedIn("POST /sign-out", r.login.SignOut)
 	r.signedIn("POST /sign-out-everywhere", r.login.SignOutEverywhere)

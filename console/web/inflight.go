@@ -9,7 +9,7 @@ import (
 )
 
 // Inflight bounds the requests in progress that take long or much memory: of all tenants, of each tenant and of each
-// person. A tenant is a namespace.
+// person. A tenant is a namespace; of strangers it is their network, and a person is a client address.
 //
 // A tenant may take as many places as are left when it has them: one alone has half of all places, two a third each. So
 // there is room for another tenant, however many people a tenant has, until several tenants take all they can: five fill

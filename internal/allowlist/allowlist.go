@@ -84,16 +84,10 @@ func (l List) Test(address string) (bool, error) {
 	return l.Allows(parsed), nil
 }
 
-// The lengths of the blocks under which blocked addresses are counted: usually of one network.
-const (
-	blockBitsIPv4 = 24
-	blockBitsIPv6 = 48
-)
-
-// Block returns the block under which an address that the list does not allow is counted: a /24 or a /48. If the list allows a part of it,
+// Block returns the block under which an address that the list does not allow is counted: its network. If the list allows a part of it,
 // a fingerprint of that part follows, after a space. So a block that the list was changed for has another text.
 func (l List) Block(address netip.Addr) string {
-	block := network(address)
+	block := clientaddr.Network(address)
 	var allowed List
 	for _, entry := range l {
 		if entry.Overlaps(block) {
@@ -106,21 +100,12 @@ func (l List) Block(address netip.Addr) string {
 	return block.String() + " " + allowed.fingerprint()
 }
 
-// network returns the block of an address.
-func network(address netip.Addr) netip.Prefix {
-	bits := blockBitsIPv6
-	if address.Is4() {
-		bits = blockBitsIPv4
-	}
-	return netip.PrefixFrom(address, bits).Masked()
-}
-
 // keyMark is between a block and the id of the key whose own list does not allow it.
 const keyMark = " key:"
 
 // KeyBlock returns the block under which an address is counted that the merchant's list allows, and the list of a key does not.
 func KeyBlock(address netip.Addr, keyID string) string {
-	return network(address).String() + keyMark + keyID
+	return clientaddr.Network(address).String() + keyMark + keyID
 }
 
 // ParseKeyBlock returns the CIDR block and the key id of a KeyBlock, if it is one.

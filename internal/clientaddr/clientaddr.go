@@ -87,6 +87,21 @@ func Parse(hop string) (netip.Addr, error) {
 
 func normalize(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
+// The lengths of the blocks that usually belong to one network.
+const (
+	networkBitsIPv4 = 24
+	networkBitsIPv6 = 48
+)
+
+// Network returns the block of an address that usually belongs to one network: a /24 or a /48.
+func Network(address netip.Addr) netip.Prefix {
+	bits := networkBitsIPv6
+	if address.Is4() {
+		bits = networkBitsIPv4
+	}
+	return netip.PrefixFrom(address, bits).Masked()
+}
+
 // subscriberBits is the length of the IPv6 block that one subscriber usually has.
 const subscriberBits = 64
 
