@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -189,10 +190,11 @@ type Person struct {
 	Name string `json:"name"`
 }
 
-// Longest names that are accepted.
+// What is accepted of a person. Redis keeps it for each of maxLogins logins.
 const (
-	maxName   = 256 // bytes
-	maxGroups = 2000
+	maxName       = 256 // bytes
+	maxGroups     = 2000
+	maxGroupBytes = 64 << 10 // of all groups, as a login has them
 )
 
 // reserved begins the names of Kubernetes' own users and groups. A provider must not make anybody one of them.
@@ -208,19 +210,23 @@ func (o ProviderOptions) person(claims map[string]any) (Person, error) {
 		return Person{}, fmt.Errorf("%w: the email address is not verified", ErrClaims)
 	}
 	user := o.usernamePrefix() + name
-	if strings.HasPrefix(user, reserved) || len(user) > maxName || strings.TrimSpace(user) != user || strings.ContainsFunc(user, unprintable) {
+	subject, _ := claims["sub"].(string)
+	if strings.HasPrefix(user, reserved) || len(user) > maxName || len(subject) > maxName || strings.TrimSpace(user) != user || strings.ContainsFunc(user, unprintable) {
 		return Person{}, fmt.Errorf("%w: the claim %q is reserved, too long or unprintable", ErrClaims, o.UsernameClaim)
 	}
-	subject, _ := claims["sub"].(string)
 	p := Person{Account: o.IssuerURL + "#" + subject, User: user, Name: name}
 	if full, _ := claims["name"].(string); full != "" && len(full) <= maxName {
 		p.Name = full
 	}
+	size := 0
 	for _, group := range texts(claims[o.GroupsClaim]) {
 		group = o.GroupsPrefix + group
-		if !strings.HasPrefix(group, reserved) && len(group) <= maxName && len(p.Groups) < maxGroups {
-			p.Groups = append(p.Groups, group)
+		encoded, _ := json.Marshal(group) //nolint:errchkjson // a string can always be written
+		if strings.HasPrefix(group, reserved) || len(group) > maxName || len(p.Groups) == maxGroups || size+len(encoded) > maxGroupBytes {
+			continue
 		}
+		size += len(encoded)
+		p.Groups = append(p.Groups, group)
 	}
 	slices.Sort(p.Groups)
 	return p, nil

@@ -1,7 +1,9 @@
 package login
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -88,5 +90,29 @@ func TestClaims(t *testing.T) {
 		if got := strings.Join(append([]string{p.User}, p.Groups...), " "); got != test.want || (err == nil) != (test.want != "") {
 			t.Errorf("%s: %q (%v), want %q", name, got, err, test.want)
 		}
+	}
+}
+
+// Who may choose their own groups and names fills no Redis: all logins of a person take less than 2 MB.
+func TestClaims_Large(t *testing.T) {
+	options := ProviderOptions{UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "g"}
+	for name, letter := range map[string]string{"letters": "x", "letters that JSON escapes": "\x01"} {
+		var groups []any
+		for n := range 5000 {
+			groups = append(groups, fmt.Sprint(n, strings.Repeat(letter, 240)))
+		}
+		long := strings.Repeat("n", 1<<20)
+		p, err := options.person(map[string]any{"sub": "a", "name": long, "g": append(groups, long)})
+		if err != nil || len(p.Groups) == 0 {
+			t.Fatalf("%s: %d groups, %v", name, len(p.Groups), err)
+		}
+		record, err := json.Marshal(p)
+		if err != nil || maxLogins*len(record) > 2e6 {
+			t.Errorf("%s: a login takes %d bytes (%v)", name, len(record), err)
+		}
+	}
+	options.UsernameClaim = "email"
+	if _, err := options.person(map[string]any{"email": "a@b", "sub": strings.Repeat("s", 1<<20)}); !errors.Is(err, ErrClaims) {
+		t.Errorf("a sub of a megabyte: %v", err)
 	}
 }
