@@ -11,17 +11,24 @@ import (
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
 
-// Poll runs a script on the keys of these kinds of all buckets, and parses its reply for each bucket: in one round trip, or in a Redis Cluster
-// in one to each server. args writes the arguments; nil: there are none. What those servers return that answered is returned beside the error of the
-// others, which is ErrCorrupt or ErrUnavailable.
+// Poll is PollBuckets of all buckets.
 func Poll[T any](
 	ctx context.Context, c *Client, script *Script, kinds []string, args func(*Call), parse func(*Reply, session.Bucket) T,
+) ([]T, error) {
+	return PollBuckets(ctx, c, session.AllBuckets(), script, kinds, args, parse)
+}
+
+// PollBuckets runs a script on the keys of these kinds of the buckets, and parses its reply for each bucket: in one round trip, or in a Redis Cluster
+// in one to each server. args writes the arguments; nil: there are none. What those servers return that answered is returned beside the error of the
+// others, which is ErrCorrupt or ErrUnavailable.
+func PollBuckets[T any](
+	ctx context.Context, c *Client, buckets []session.Bucket, script *Script, kinds []string, args func(*Call), parse func(*Reply, session.Bucket) T,
 ) ([]T, error) {
 	each := session.Buckets
 	if c.Clustered() { // they are in slots of their own
 		each = 1
 	}
-	groups := slices.Collect(slices.Chunk(session.AllBuckets(), each))
+	groups := slices.Collect(slices.Chunk(buckets, each))
 	calls := make([]*Call, len(groups))
 	for i, group := range groups {
 		call := NewCall(script)

@@ -111,52 +111,27 @@ type OwedPage struct {
 	Incomplete bool
 }
 
-// Owed lists what a rail owes, the oldest first, behind a place. A page has at most limit refunds, maybe fewer, even none, and still a next page. It
-// takes two round trips. The error is redis.ErrCorrupt or redis.ErrUnavailable, if nothing could be read.
+// Owed lists what a rail owes, the oldest first, behind a place. A page has at most limit refunds, maybe fewer, even none, and still a next page:
+// some that are listed may not be owed any more. It takes two round trips, or three if a bucket has many. The error is redis.ErrCorrupt or
+// redis.ErrUnavailable, if nothing could be read.
 func (s *Store) Owed(ctx context.Context, rail session.Rail, after OwedPlace, limit int) (OwedPage, error) {
 	each := max(min(limit, leastOfBucket), limit/leastOfBucket)
-	args := func(call *redis.Call) {
-		at := int64(0)
-		if !after.At.IsZero() {
-			at = after.At.UnixMilli()
-		}
-		call.Int("after", at)
-		call.Text("member", after.Member)
-		call.Int("limit", int64(each))
-		call.Millis("keep", s.keepReported())
-	}
-	page := OwedPage{}
-	var ends []OwedPlace // of buckets that may have more
-	buckets, err := redis.Poll(ctx, s.redis, listRefundsScript, []string{refundsKey + string(rail)}, args, func(reply *redis.Reply, _ session.Bucket) (places []OwedPlace) {
-		if reply.Absent() {
-			page.Incomplete = true
-			return nil
-		}
-		for listed := reply.List(); listed.More(); {
-			place := OwedPlace{Member: listed.Text(), At: listed.Millis()}
-			reply.Require(listed.Err() == nil)
-			places = append(places, place)
-		}
-		if len(places) == each {
-			ends = append(ends, places[each-1])
-		}
-		return places
-	})
-	if err != nil && len(buckets) == 0 {
+	lists, err := s.listOwed(ctx, session.AllBuckets(), rail, after, each)
+	if err != nil && len(lists) == 0 {
 		return OwedPage{}, fmt.Errorf("list what a rail owes: %w", err)
 	}
-	places := slices.Concat(buckets...)
-	slices.SortFunc(places, OwedPlace.compare)
-	if len(ends) > 0 {
-		page.Next = slices.MinFunc(ends, OwedPlace.compare)
-		places = slices.DeleteFunc(places, func(p OwedPlace) bool { return p.compare(page.Next) > 0 })
+	page := OwedPage{Incomplete: err != nil || slices.ContainsFunc(lists, func(l owedList) bool { return l.unread })}
+	places, next := mergeOwed(lists)
+	if next != (OwedPlace{}) && len(places) < limit { // one merchant's many refunds must not shorten the pages
+		places, next = mergeOwed(s.readOwedOn(ctx, lists, rail, after, limit, each))
 	}
 	if len(places) > limit {
 		places = places[:limit]
-		page.Next = places[limit-1]
+		next = places[limit-1]
 	}
+	page.Next = next
 	stories, unread := s.readStories(ctx, places)
-	page.Incomplete = page.Incomplete || err != nil || unread
+	page.Incomplete = page.Incomplete || unread
 	for _, place := range places {
 		if owed, ok := findOwed(stories, rail, place); ok {
 			page.Refunds = append(page.Refunds, owed)
@@ -168,6 +143,84 @@ func (s *Store) Owed(ctx context.Context, rail session.Rail, after OwedPlace, li
 // leastOfBucket is how many places a page reads of each bucket at least, as far as its limit goes, and which part of the limit beyond that. All of the
 // limit of each of 64 buckets would keep Redis for 9 ms.
 const leastOfBucket = 8
+
+// owedList is what a rail owes in one bucket.
+type owedList struct {
+	bucket session.Bucket
+	places []OwedPlace
+	more   bool // the bucket may have more
+	unread bool
+}
+
+// listOwed lists at most so many places of each of the buckets.
+func (s *Store) listOwed(ctx context.Context, buckets []session.Bucket, rail session.Rail, after OwedPlace, each int) ([]owedList, error) {
+	args := func(call *redis.Call) {
+		at := int64(0)
+		if !after.At.IsZero() {
+			at = after.At.UnixMilli()
+		}
+		call.Int("after", at)
+		call.Text("member", after.Member)
+		call.Int("limit", int64(each))
+		call.Millis("keep", s.keepReported())
+	}
+	parse := func(reply *redis.Reply, bucket session.Bucket) owedList {
+		found := owedList{bucket: bucket}
+		if reply.Absent() {
+			found.unread = true
+			return found
+		}
+		for listed := reply.List(); listed.More(); {
+			place := OwedPlace{Member: listed.Text(), At: listed.Millis()}
+			reply.Require(listed.Err() == nil)
+			found.places = append(found.places, place)
+		}
+		found.more = len(found.places) == each
+		return found
+	}
+	return redis.PollBuckets(ctx, s.redis, buckets, listRefundsScript, []string{refundsKey + string(rail)}, args, parse)
+}
+
+// mergeOwed returns the places of the lists in their order, as far as all lists go. next is where a list ends that goes on; zero: none does.
+func mergeOwed(lists []owedList) (places []OwedPlace, next OwedPlace) {
+	for _, l := range lists {
+		places = append(places, l.places...)
+		if end := l.end(); l.more && (next == (OwedPlace{}) || end.compare(next) < 0) {
+			next = end
+		}
+	}
+	slices.SortFunc(places, OwedPlace.compare)
+	if next != (OwedPlace{}) {
+		places = slices.DeleteFunc(places, func(p OwedPlace) bool { return p.compare(next) > 0 })
+	}
+	return places, next
+}
+
+// end is the last place of a list that has one.
+func (l owedList) end() OwedPlace {
+	if len(l.places) == 0 {
+		return OwedPlace{}
+	}
+	return l.places[len(l.places)-1]
+}
+
+// readOwedOn reads the lists that end first up to the limit, as many as can shorten a page: each of the others ends behind a whole page, because
+// each of those before it has at least so many places. What cannot be read now stays as it is.
+func (s *Store) readOwedOn(ctx context.Context, lists []owedList, rail session.Rail, after OwedPlace, limit, each int) []owedList {
+	short := slices.DeleteFunc(slices.Clone(lists), func(l owedList) bool { return !l.more })
+	slices.SortFunc(short, func(a, b owedList) int { return a.end().compare(b.end()) })
+	var buckets []session.Bucket
+	for _, l := range short[:min(len(short), (limit+each-1)/each)] {
+		buckets = append(buckets, l.bucket)
+	}
+	longer, _ := s.listOwed(ctx, buckets, rail, after, limit)
+	for _, l := range longer {
+		if !l.unread {
+			lists[slices.IndexFunc(lists, func(old owedList) bool { return old.bucket == l.bucket })] = l
+		}
+	}
+	return lists
+}
 
 // readsAtOnce is how many sessions a page reads at once.
 const readsAtOnce = 16

@@ -520,6 +520,59 @@ func TestOwed(t *testing.T) {
 	}
 }
 
+// All pages of a rail but the last are full: many refunds of one merchant, or of several, do not shorten them.
+func TestOwed_FullPages(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := open(t, server.URL()), client(t, server)
+	for name, test := range map[string]struct {
+		merchants, each int
+		inTurn          bool // the merchants' payments were refused in turn, not one merchant's after the other's
+	}{
+		"one merchant":                {merchants: 1, each: 90},
+		"several, one by one":         {merchants: 5, each: 40},
+		"several, in turn":            {merchants: 5, each: 40, inTurn: true},
+		"one of each bucket":          {merchants: session.Buckets, each: 12},
+		"one of each bucket, in turn": {merchants: session.Buckets, each: 12, inTurn: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, c.FlushAll(t.Context()).Err())
+			var ids []session.ID
+			for bucket := range test.merchants {
+				ids = append(ids, paidSession(t, s, merchantIn(session.Bucket(bucket))))
+			}
+			total := test.merchants * test.each
+			for n := range total {
+				id := ids[n/test.each]
+				if test.inTurn {
+					id = ids[n%test.merchants]
+				}
+				must(t, second(s.Settle(t.Context(), id, by(rail, paid(fmt.Sprint("late-", n))))))
+			}
+			for _, limit := range []int{10, 50, 100} {
+				seen := map[string]bool{}
+				var last time.Time
+				for place, more := (store.OwedPlace{}), true; more; more = place != (store.OwedPlace{}) {
+					page, err := s.Owed(t.Context(), rail, place, limit)
+					must(t, err)
+					place = page.Next
+					if got, left := len(page.Refunds), total-len(seen); got != min(limit, left) {
+						t.Fatalf("a page of %d has %d of the %d that are left", limit, got, left)
+					}
+					for _, owed := range page.Refunds {
+						if seen[owed.Refund.Ref] || owed.Since.Before(last) {
+							t.Errorf("%s comes twice, or before an older one", owed.Refund.PaymentRef)
+						}
+						seen[owed.Refund.Ref], last = true, owed.Since
+					}
+				}
+				if len(seen) != total {
+					t.Errorf("pages of %d list %d, want %d", limit, len(seen), total)
+				}
+			}
+		})
+	}
+}
+
 // A merchant that was deleted hears nothing of what its rail does with its requests.
 func TestRequestRefund_MerchantDeleted(t *testing.T) {
 	s, asks := open(t, shared.URL()), merchant()
