@@ -70,6 +70,7 @@ type owed struct {
 	RefundRef   string `json:"refundRef"`
 	AmountCents int64  `json:"amountCents"`
 	Cause       string `json:"cause"`
+	MerchantID  string `json:"merchantId"`
 }
 
 // causeRequested is the cause of a refund that a merchant asks for, and that a rail may reject.

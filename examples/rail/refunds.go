@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"slices"
 	"time"
 )
 
@@ -25,23 +26,14 @@ func (r *rail) payBack(ctx context.Context, period time.Duration) {
 
 // payOwed pays back all refunds of the list.
 func (r *rail) payOwed(ctx context.Context) error {
-	payments, listed, incomplete := r.list(), map[string]bool{}, false
-	for after := ""; ; {
-		page, err := r.api.owed(ctx, after)
-		if err != nil {
-			return err
-		}
-		for _, o := range page.Refunds {
-			listed[o.PaymentRef] = true
-			r.alert(o.RefundRef, r.refund(ctx, o))
-		}
-		incomplete = incomplete || page.Incomplete
-		if after = page.Cursor; after == "" {
-			break
-		}
+	payments, listed := r.list(), map[string]bool{}
+	all, unread := r.readOwed(ctx)
+	for _, o := range inTurn(all) {
+		listed[o.PaymentRef] = true
+		r.alert(o.RefundRef, r.refund(ctx, o))
 	}
-	if incomplete {
-		return errors.New("some could not be read; they are in the list of the next time")
+	if unread != nil {
+		return unread
 	}
 	for _, p := range payments { // a session keeps a hundred refused payments; a further one is not in the list
 		if p.Step == stepRefused && p.BackCents < p.Session.AmountCents && !listed[p.Ref] {
@@ -49,6 +41,41 @@ func (r *rail) payOwed(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// readOwed reads the list, and returns what it has read also with an error: the rest is in the list of the next time.
+func (r *rail) readOwed(ctx context.Context) (all []owed, err error) {
+	incomplete := false
+	for after := ""; ; {
+		page, err := r.api.owed(ctx, after)
+		if err != nil {
+			return all, err
+		}
+		all, incomplete = append(all, page.Refunds...), incomplete || page.Incomplete
+		if after = page.Cursor; after == "" {
+			break
+		}
+	}
+	if incomplete {
+		return all, errors.New("some could not be read; they are in the list of the next time")
+	}
+	return all, nil
+}
+
+// inTurn returns the refunds in an order in which each merchant has its first one before any has a second: a thousand of one merchant must not
+// delay the one of another.
+func inTurn(all []owed) []owed {
+	var rounds [][]owed
+	refunds := map[string]int{} // of each merchant so far
+	for _, o := range all {
+		round := refunds[o.MerchantID]
+		refunds[o.MerchantID]++
+		if round == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[round] = append(rounds[round], o)
+	}
+	return slices.Concat(rounds...)
 }
 
 // refund pays a refund back and confirms it, under the name that the list says until then: killed anywhere, the rail comes here again with the same
