@@ -90,17 +90,18 @@ func (s *Informers) Age() time.Duration {
 // Kubernetes API is unavailable. The client is for the core API group. Call it once at a time.
 func (s *Informers) Watch(ctx context.Context, client cache.Getter, credentialsNamespace string) {
 	var reflectors sync.WaitGroup
+	shared := newAttempts()
 	for _, f := range s.informers {
 		labelled := cache.NewFilteredListWatchFromClient(client, f.source.Resource, credentialsNamespace,
 			func(options *metav1.ListOptions) { options.LabelSelector = published.Label + "=" + f.source.Label })
-		reflectors.Go(func() { keepCurrent(ctx, labelled, f) })
+		reflectors.Go(func() { keepCurrent(ctx, labelled, f, shared) })
 	}
 	reflectors.Wait()
 }
 
 // keepCurrent keeps one informer current until ctx ends.
-func keepCurrent(ctx context.Context, source cache.ListerWatcher, into *Informer) {
-	reflector := cache.NewReflectorWithOptions(retrying(source), into.source.Object, into, cache.ReflectorOptions{
+func keepCurrent(ctx context.Context, source cache.ListerWatcher, into *Informer, shared *attempts) {
+	reflector := cache.NewReflectorWithOptions(retrying(source, shared), into.source.Object, into, cache.ReflectorOptions{
 		Name: "directory", Backoff: new(retryDelays()),
 	})
 	// client-go takes its logger from the context.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,10 +32,18 @@ const (
 
 // PagedInformers returns a constructor for the informers of a cache (cache.Options.NewInformer) that bounds the memory of a list: it is
 // read in pages, and each page is transformed before the next one is read. They are current within seconds of the return of a Kubernetes API
-// that was away. The client must be of a config of Load; with another one all pages are short.
+// that was away; those of one kind share their attempts to reach it. The client must be of a config of Load; with another one all pages are short.
 func PagedInformers(transform cache.TransformFunc) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+	var mu sync.Mutex
+	byKind := map[reflect.Type]*attempts{}
 	return func(source cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		whole := retrying(source)
+		mu.Lock()
+		defer mu.Unlock()
+		kind := reflect.TypeOf(object)
+		if byKind[kind] == nil {
+			byKind[kind] = newAttempts()
+		}
+		whole := retrying(source, byKind[kind])
 		return cache.NewSharedIndexInformer(pagedSource{&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				return listInPages(ctx, whole.ListWithContext, transform, options, maxPageBytes)

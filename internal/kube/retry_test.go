@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/test/logtest"
 )
 
@@ -71,7 +73,7 @@ func TestRetrying_Outage(t *testing.T) {
 							}
 							return watch.NewFake(), nil
 						},
-					}))
+					}, newAttempts()))
 					if late := time.Since(began) - lasts; err != nil || late < 0 || late > 2*time.Second {
 						t.Errorf("answered %s after the outage (%v)", late, err)
 					}
@@ -85,6 +87,59 @@ func TestRetrying_Outage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Hundreds of namespaces wait for an API that is away, and then is slow to answer. It is asked as often as a few would ask, by a few at once, and
+// all have their lists within seconds of its return.
+func TestPagedInformers_ManyNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const namespaces, lasts = 300, time.Minute
+		began := time.Now()
+		var asked, inProgress, most, missing int
+		var late time.Duration
+		var mu sync.Mutex
+		list := func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Since(began) < lasts {
+				asked++
+				return nil, apierrors.NewServiceUnavailable("starting")
+			}
+			inProgress++
+			most = max(most, inProgress)
+			mu.Unlock()
+			<-time.After(20 * time.Millisecond)
+			mu.Lock()
+			inProgress--
+			if missing--; missing == 0 {
+				late = time.Since(began) - lasts
+			}
+			return &v1alpha1.ApiKeyList{}, nil
+		}
+		missing = namespaces
+		newInformer := PagedInformers(func(object any) (any, error) { return object, nil })
+		var informers sync.WaitGroup
+		var log logtest.Buffer
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.FromSlogHandler(slog.NewJSONHandler(&log, nil))))
+		for range namespaces {
+			informer := newInformer(&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				return watch.NewFake(), nil
+			}}, &v1alpha1.ApiKey{}, 0, cache.Indexers{})
+			informers.Go(func() { informer.RunWithContext(ctx) })
+		}
+		<-time.After(lasts + 10*time.Second)
+		stop()
+		informers.Wait()
+		if missing != 0 || late > 3*time.Second {
+			t.Errorf("%d of %d have no list, the last one came %s after the outage", missing, namespaces, late)
+		}
+		if asked > 700 || most > 10 {
+			t.Errorf("asked %d times in a minute, and %d at once after it", asked, most)
+		}
+		if lines := strings.Count(log.String(), "trying again"); lines > 3 {
+			t.Errorf("%d lines in the log", lines)
+		}
+	})
 }
 
 // Answers are the reflector's, and so is what fails without a request.
@@ -108,7 +163,7 @@ func TestRetrying_Answers(t *testing.T) {
 				asked++
 				return nil, want
 			},
-		})
+		}, newAttempts())
 		_, listed := source.ListWithContext(t.Context(), metav1.ListOptions{})
 		_, watched := source.WatchWithContext(t.Context(), metav1.ListOptions{})
 		if !errors.Is(listed, want) || !errors.Is(watched, want) || asked != 2 {
@@ -125,7 +180,7 @@ func TestRetrying_Stopped(t *testing.T) {
 		began := time.Now()
 		_, err := retrying(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return nil, apierrors.NewServiceUnavailable("starting")
-		}}).ListWithContext(ctx, metav1.ListOptions{})
+		}}, newAttempts()).ListWithContext(ctx, metav1.ListOptions{})
 		if took := time.Since(began); err == nil || took != 10*time.Second {
 			t.Errorf("returned after %s: %v", took, err)
 		}
