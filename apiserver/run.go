@@ -137,7 +137,7 @@ func (r *replica) service() (role.Service, error) {
 	}
 	if r.options.InternalCertificateDir != "" {
 		var err error
-		if internalListener.TLS, err = httpserver.TLS(r.options.InternalCertificateDir, r.options.Log); err != nil {
+		if internalListener.TLS, err = httpserver.TLS(r.options.InternalCertificateDir, internalListener); err != nil {
 			return role.Service{}, fmt.Errorf("--internal-cert-dir: %w", err)
 		}
 	}

@@ -35,7 +35,7 @@ func Run(ctx context.Context, options Options) error {
 		Handler: c.handler(), //nolint:contextcheck // each request has its own
 	}
 	if options.CertificateDir != "" {
-		if listener.TLS, err = httpserver.TLS(options.CertificateDir, options.Log); err != nil {
+		if listener.TLS, err = httpserver.TLS(options.CertificateDir, listener); err != nil {
 			return fmt.Errorf("--console-cert-dir: %w", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/merchant-operator/merchant-operator/internal/httpserver"
@@ -29,7 +30,7 @@ func opsOptions(o Options) (metricsserver.Options, error) {
 	if !o.Ops.Secure {
 		return options, nil
 	}
-	secured, err := httpserver.TLS(o.Ops.CertificateDir, o.Log)
+	secured, err := httpserver.TLS(o.Ops.CertificateDir, httpserver.Options{Name: "ops", Log: o.Log, Registerer: metrics.Registry})
 	if err != nil {
 		return options, fmt.Errorf("--ops-cert-dir: %w", err)
 	}

@@ -267,7 +267,7 @@ func TestSender_RenewedAuthority(t *testing.T) {
 	certificate, authority := newCertificate(t)
 	renewed, err := os.ReadFile(authority)
 	must(t, err)
-	former, err := httpserver.TLS("", nil)
+	former, err := httpserver.TLS("", httpserver.Options{Registerer: prometheus.NewRegistry()})
 	must(t, err)
 	self, err := former.GetCertificate(nil)
 	must(t, err)

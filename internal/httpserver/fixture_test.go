@@ -64,7 +64,7 @@ func newFixture(t *testing.T, secure bool) *fixture {
 		}),
 	}
 	if secure {
-		if port.TLS, err = TLS("", nil); err != nil {
+		if port.TLS, err = TLS("", Options{Registerer: prometheus.NewRegistry()}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,18 +5,24 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // write puts a new certificate into the directory, and returns it.
 func write(t *testing.T, directory string) *tls.Certificate {
 	t.Helper()
-	made, err := selfSigned(time.Now())
+	const hours = 1000
+	made, err := selfSigned(time.Now().Add(-rand.N(hours * time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,22 +51,40 @@ func served(t *testing.T, config *tls.Config) []byte {
 	return certificate.Certificate[0]
 }
 
+// wantEnd expects the end of the certificate in the metric, whether or not anybody has connected.
+func wantEnd(t *testing.T, metrics prometheus.Gatherer, certificate *tls.Certificate) {
+	t.Helper()
+	want := fmt.Sprintf(`# HELP merchant_operator_tls_certificate_expiration_timestamp_seconds When the TLS certificate ends that the listener serves, in seconds since 1970.
+# TYPE merchant_operator_tls_certificate_expiration_timestamp_seconds gauge
+merchant_operator_tls_certificate_expiration_timestamp_seconds{listener="ops"} %d
+`, certificate.Leaf.NotAfter.Unix())
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTLS_RenewedCertificate(t *testing.T) {
 	directory := t.TempDir()
 	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-	if _, err := TLS(directory, logger); err == nil {
+	start := func() (*tls.Config, prometheus.Gatherer, error) {
+		registry := prometheus.NewRegistry()
+		config, err := TLS(directory, Options{Name: "ops", Log: slog.New(slog.NewTextHandler(&log, nil)), Registerer: registry})
+		return config, registry, err
+	}
+	if _, _, err := start(); err == nil {
 		t.Error("started without the given certificate")
 	}
 	first := write(t, directory)
-	config, err := TLS(directory, logger)
+	config, metrics, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}
+	wantEnd(t, metrics, first)
 	if string(served(t, config)) != string(first.Certificate[0]) {
 		t.Error("another certificate than that of the directory is served")
 	}
 	second := write(t, directory)
+	wantEnd(t, metrics, second)
 	if string(served(t, config)) != string(second.Certificate[0]) {
 		t.Error("the renewed certificate is not served")
 	}
@@ -80,7 +104,7 @@ func TestTLS_RenewedCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log.Reset()
 			good := write(t, directory)
-			config, err := TLS(directory, logger)
+			config, metrics, err := start()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,10 +116,12 @@ func TestTLS_RenewedCertificate(t *testing.T) {
 					t.Error("another certificate than the last good one is served")
 				}
 			}
-			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), directory) {
-				t.Errorf("logged %s, want one line that names the directory", &log)
+			wantEnd(t, metrics, good)
+			end := "validUntil=" + good.Leaf.NotAfter.Format(time.DateOnly)
+			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), directory) || !strings.Contains(log.String(), end) {
+				t.Errorf("logged %s, want one line that names the directory and the end of what is served", &log)
 			}
-			if _, err := TLS(directory, logger); err == nil {
+			if _, _, err := start(); err == nil {
 				t.Error("started with a broken certificate")
 			}
 			good = write(t, directory)
@@ -107,7 +133,8 @@ func TestTLS_RenewedCertificate(t *testing.T) {
 }
 
 func TestTLS_SelfSignedLifetime(t *testing.T) {
-	config, err := TLS("", nil)
+	selfSigning := func() (*tls.Config, error) { return TLS("", Options{Registerer: prometheus.NewRegistry()}) }
+	config, err := selfSigning()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +145,7 @@ func TestTLS_SelfSignedLifetime(t *testing.T) {
 	if now := time.Now(); now.Before(certificate.NotBefore) || now.AddDate(5, 0, 0).After(certificate.NotAfter) {
 		t.Errorf("valid from %s until %s", certificate.NotBefore, certificate.NotAfter)
 	}
-	if other, err := TLS("", nil); err != nil || string(served(t, other)) == string(served(t, config)) {
+	if other, err := selfSigning(); err != nil || string(served(t, other)) == string(served(t, config)) {
 		t.Errorf("two processes have one certificate (%v)", err)
 	}
 }

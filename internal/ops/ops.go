@@ -49,7 +49,7 @@ func Serve(ctx context.Context, options Options, health Health, registry *promet
 	server := httpserver.Options{Name: "ops", Address: options.Address, Log: log, Registerer: registry}
 	if options.Secure {
 		var err error
-		if server.TLS, err = httpserver.TLS(options.CertificateDir, log); err != nil {
+		if server.TLS, err = httpserver.TLS(options.CertificateDir, server); err != nil {
 			return nil, fmt.Errorf("--ops-cert-dir: %w", err)
 		}
 		health.Guard = NewGuard(kube, log)
