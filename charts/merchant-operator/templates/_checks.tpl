@@ -24,6 +24,9 @@
 {{- range $route := list "httpRoute" "ingress" -}}
 {{- if (index $.Values $route).enabled }}{{ fail (printf "%s.enabled: set apiserver.trustedProxies to the addresses of its proxies, otherwise all clients have their address; if clients connect with their own addresses, set apiserver.clientsConnectDirectly" $route) }}{{ end -}}
 {{- end -}}
+{{- with .Values.apiserver.service -}}
+{{- if and (ne .type "ClusterIP") (eq .externalTrafficPolicy "Cluster") }}{{ fail "apiserver.service.externalTrafficPolicy: with Cluster clients have the addresses of nodes, so allowlists refuse everybody; set Local, or apiserver.clientsConnectDirectly if the network keeps the addresses of clients" }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- if and (eq (int .Values.dispatcher.replicas) 0) (not .Values.dispatcher.paused) }}{{ fail "dispatcher.replicas: must be at least 1, because Redis grows without a dispatcher until it refuses every charge; to pause it, set dispatcher.paused" }}{{ end -}}
 {{- range .Values.operator.extraArgs }}

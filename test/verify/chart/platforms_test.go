@@ -85,7 +85,7 @@ func TestService_KeepsAddresses(t *testing.T) {
 			IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
 		},
 	} {
-		all := objects(t, render(t, "apiserver: {service: "+values+"}").stream())
+		all := objects(t, render(t, "apiserver: {clientsConnectDirectly: true, service: "+values+"}").stream())
 		got := get[corev1.Service](t, all, "Service/merchant-operator-apiserver").Spec
 		got.Selector, got.Ports = nil, nil
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -43,6 +43,8 @@ func TestValues_Invalid(t *testing.T) {
 		"a certificate for no host":        {"apiserver: {trustedProxies: [10.0.0.0/8]}\ningress: {enabled: true, tlsSecretName: tls}", []string{"ingress.hosts"}},
 		"fewer pods at most than at least": {"apiserver: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}", []string{"minReplicas must not be above"}},
 		"an ingress of unknown address":    {"ingress: {enabled: true}", []string{"ingress.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
+		"a balancer of unknown addresses": {"apiserver: {service: {type: LoadBalancer, externalTrafficPolicy: Cluster}}",
+			[]string{"apiserver.service.externalTrafficPolicy", "apiserver.clientsConnectDirectly"}},
 		"a Gateway of unknown address": {"httpRoute: {enabled: true, parentRefs: [{name: public}]}",
 			[]string{"httpRoute.enabled", "apiserver.trustedProxies", "apiserver.clientsConnectDirectly"}},
 		"a client secret as text":      {"console: {oidc: {clientSecret: hush}}", []string{"/console/oidc", "'clientSecret' not allowed"}},
