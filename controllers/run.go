@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -50,7 +52,6 @@ const passTimeout = time.Minute
 const cacheSyncTimeout = 10 * time.Minute
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=merchant-operator-credentials
-// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=merchant-operator-credentials
 
 // Run runs the operator until ctx ends. If it returns an error, the process must end, because the lease may be lost.
 func Run(ctx context.Context, o Options) error {
@@ -137,12 +138,10 @@ func newManager(ctx context.Context, cluster *rest.Config, server *kube.ServerCl
 	return mgr, addControllers(ctx, mgr, delivered, guard, o)
 }
 
-// newLease returns the lease of a LeaderIdentity; nil: that of the manager, with a new name. When the Kubernetes API was away for longer than a
-// leader may go on, nobody leads. All others then wait for as long as the lease lasts, because the leader may have renewed it unseen.
+// newLease returns the lease of a LeaderIdentity, or of a new name. When the Kubernetes API was away for longer than a leader may go on,
+// nobody leads. All others then wait for as long as the lease lasts, because the leader may have renewed it unseen. The manager's own lease
+// would write Events about it, into the credentials namespace.
 func newLease(cluster *rest.Config, o Options) (resourcelock.Interface, error) {
-	if o.LeaderIdentity == "" {
-		return nil, nil
-	}
 	connection := rest.AddUserAgent(cluster, "leader-election")
 	connection.Timeout = 5 * time.Second // as the manager's: less than a leader may go on without an answer
 	client, err := coordinationv1.NewForConfig(connection)
@@ -152,7 +151,7 @@ func newLease(cluster *rest.Config, o Options) (resourcelock.Interface, error) {
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.CredentialsNamespace, Name: leaseName},
 		Client:     client,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: o.LeaderIdentity},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: cmp.Or(o.LeaderIdentity, string(uuid.NewUUID()))},
 	}, nil
 }
 

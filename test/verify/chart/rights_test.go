@@ -24,7 +24,6 @@ merchant-operator everywhere: patch merchants/status.merchant-operator.io
 merchant-operator in merchant-operator-credentials: create delete get list update watch configmaps
 merchant-operator in merchant-operator-credentials: create delete get list update watch secrets
 merchant-operator in merchant-operator-credentials: create get update leases.coordination.k8s.io
-merchant-operator in merchant-operator-credentials: create patch events
 merchant-operator-apiserver everywhere: all of system:auth-delegator
 merchant-operator-apiserver in merchant-operator-credentials: get list update watch secrets
 merchant-operator-apiserver in merchant-operator-credentials: get list watch configmaps
