@@ -16,7 +16,7 @@ import (
 
 const (
 	// dialTimeout is short because packets to a server that is gone get lost: TCP sends them again later and later, and the first one to
-	// arrive after the server's return may be 16 s late.
+	// arrive after the server's return may be 16 s late. The lookup of the server's name is part of it; a pod has the server's address.
 	dialTimeout = 3 * time.Second
 	keepAlive   = 30 * time.Second
 )
