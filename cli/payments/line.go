@@ -78,7 +78,7 @@ func (l line) writeTo(file linesFile) error {
 	return file.Write(*l.payment)
 }
 
-func money(cents int64, currency string) string {
+func formatAmount(cents int64, currency string) string {
 	return session.FormatAmount(cents, currency) + " " + currency
 }
 
@@ -89,19 +89,19 @@ func writeLines(to io.Writer, all []line, zone *time.Location) error {
 		if moved := l.movement; moved != nil {
 			amount, refunded := terminal.None, terminal.None
 			if moved.Kind == payments.Refunded {
-				refunded = money(moved.AmountCents, moved.Currency)
+				refunded = formatAmount(moved.AmountCents, moved.Currency)
 			} else {
-				amount = money(moved.AmountCents, moved.Currency)
+				amount = formatAmount(moved.AmountCents, moved.Currency)
 			}
-			terminal.Row(table, shopTime(moved.Recorded(), zone), strings.ToUpper(string(moved.Kind)), amount, refunded, money(moved.NetCents(), moved.Currency),
+			terminal.Row(table, shopTime(moved.Recorded(), zone), strings.ToUpper(string(moved.Kind)), amount, refunded, formatAmount(moved.NetCents(), moved.Currency),
 				printableOrNone(moved.OrderRef), printableOrNone(moved.PaymentRef), moved.SessionID)
 			continue
 		}
 		payment, net := l.payment, terminal.None
 		if payment.Status == session.Completed {
-			net = money(payment.AmountCents, payment.Currency)
+			net = formatAmount(payment.AmountCents, payment.Currency)
 		}
-		terminal.Row(table, shopTime(payment.Ended(), zone), string(payment.Status), money(payment.AmountCents, payment.Currency), terminal.None, net,
+		terminal.Row(table, shopTime(payment.Ended(), zone), string(payment.Status), formatAmount(payment.AmountCents, payment.Currency), terminal.None, net,
 			printableOrNone(payment.OrderRef), printableOrNone(payment.PaymentRef), payment.SessionID)
 	}
 	return table.Flush()

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/text/language"
 
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
+	"github.com/merchant-operator/merchant-operator/internal/money"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
 	"github.com/merchant-operator/merchant-operator/internal/session"
 )
@@ -77,7 +79,7 @@ func (f *refundFlags) body(ctx context.Context, a *api, id session.ID) (body map
 	if err := a.readSession(ctx, id, &payment); err != nil {
 		return nil, err
 	}
-	cents, ok := session.ParseAmount(f.amount, payment.Currency)
+	cents, ok := money.NewFormatter(language.English).Parse(f.amount, payment.Currency)
 	if !ok || cents == 0 {
 		return nil, terminal.Usage("Use a form like "+session.FormatAmount(payment.AmountCents, payment.Currency)+".", "--amount %q is not an amount of %s", f.amount, payment.Currency)
 	}

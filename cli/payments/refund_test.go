@@ -118,10 +118,19 @@ func TestPaymentsRefund_Refused(t *testing.T) {
 	}
 	for flags, says := range map[string]string{
 		"--amount 0": `--amount "0" is not an amount of EUR`, "--amount -1": `--amount "-1" is not an amount of EUR`,
-		"--amount 5.001": `--amount "5.001" is not an amount of EUR`, "--amount 5 --idempotency-key \"a": "--idempotency-key is not one",
+		"--amount 5.001": `--amount "5.001" is not an amount of EUR`, "--amount 1,234": `--amount "1,234" is not an amount of EUR`, "--amount 5 --idempotency-key \"a": "--idempotency-key is not one",
 	} {
 		newFakeRefunds(t)
 		run(t, "payments refund "+paidSession+" --key-env "+flags).want(t, terminal.ExitUsage, says)
+	}
+}
+
+// An amount is read to the cent, in the form in which a person writes it.
+func TestPaymentsRefund_Amounts(t *testing.T) {
+	for amount, want := range map[string]string{"5": "500", "5.5": "550", "12,50": "1250", "1,234.50": "123450", "1.234,50": "123450"} {
+		f := newFakeRefunds(t)
+		run(t, "payments refund "+paidSession+" --key-env --idempotency-key return-1 --amount "+amount).want(t, terminal.ExitDone)
+		f.wantAsked(t, `return-1 {"amountCents":`+want+`}`)
 	}
 }
 

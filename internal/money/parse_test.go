@@ -1,6 +1,7 @@
 package money
 
 import (
+	"math"
 	"testing"
 
 	"golang.org/x/text/language"
@@ -20,6 +21,9 @@ func TestParse(t *testing.T) {
 		{"12,5", "EUR", 1250, 1250},
 		{" 12 ", "EUR", 1200, 1200},
 		{"0,01", "EUR", 1, 1},
+		{"0", "EUR", 0, 0},
+		{"007", "EUR", 700, 700},
+		{"92233720368547758.07", "EUR", math.MaxInt64, math.MaxInt64},
 		{"1234,50", "EUR", 123450, 123450},
 		{"1.234,50", "EUR", 123450, 123450},
 		{"1,234.50", "EUR", 123450, 123450},

@@ -39,15 +39,3 @@ func FormatAmount(minor int64, currency string) string {
 	}
 	return sign + text[:len(text)-digits] + "." + text[len(text)-digits:]
 }
-
-// ParseAmount reads a decimal number as FormatAmount writes it, with a comma in place of the point too, into the currency's minor unit. It may have
-// fewer decimals; digits are not grouped, because 1,234 is 1234 to one person and 1.234 to another.
-func ParseAmount(text, currency string) (minor int64, ok bool) {
-	digits := MinorDigits(currency)
-	whole, decimals, point := strings.Cut(strings.Replace(text, ",", ".", 1), ".")
-	if !isDigits(whole) || point && !isDigits(decimals) || len(decimals) > digits {
-		return 0, false
-	}
-	minor, err := strconv.ParseInt(whole+decimals+strings.Repeat("0", digits-len(decimals)), 10, 64)
-	return minor, err == nil
-}
