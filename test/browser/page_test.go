@@ -356,7 +356,7 @@ func TestPage_WrongMoney(t *testing.T) {
 	awaitShown(page, "COMPLETED")
 	post(id, "settlement", `{"paymentRef": "second", "outcome": "COMPLETED", "amountCents": 1250, "currency": "USD"}`)
 	page.Do("document.dispatchEvent(new Event('visibilitychange'))") // the payer comes back from the bank
-	until(page, "We received $12.50. It goes back to you.\\n\\n€13.00 went back to you.")
+	until(page, "We received another payment of $12.50. It goes back to you.\\n\\nAnother payment of €13.00 went back to you.")
 
 	late := s.charge(t)
 	s.end(t, late, "CANCELLED")

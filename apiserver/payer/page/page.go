@@ -152,14 +152,20 @@ type state struct {
 // notice is a sentence with an amount in it, which may be of another direction.
 type notice struct{ Before, Amount, After string }
 
-func newNotices(in translation, refused []RefusedPayment) (notices []notice) {
-	for _, payment := range refused {
-		sentence := in.Received
-		if payment.WentBack {
-			sentence = in.WentBack
+// newNotices returns a sentence for each refused payment. On the page of a paid session it says that this is another payment: the payer
+// must not take it for the one that has paid.
+func newNotices(in translation, payment *Payment) (notices []notice) {
+	received, wentBack := in.Received, in.WentBack
+	if payment.Status == session.Completed {
+		received, wentBack = in.ReceivedAnother, in.AnotherWentBack
+	}
+	for _, refused := range payment.Refused {
+		sentence := received
+		if refused.WentBack {
+			sentence = wentBack
 		}
 		before, after, _ := strings.Cut(sentence, "{amount}")
-		notices = append(notices, notice{before, in.amounts.Format(payment.AmountCents, payment.Currency), after})
+		notices = append(notices, notice{before, in.amounts.Format(refused.AmountCents, refused.Currency), after})
 	}
 	return notices
 }
@@ -201,7 +207,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 		Amount:      in.amounts.Format(payment.AmountCents, payment.Currency),
 		Description: payment.Description,
 		Status:      payment.Status,
-		Refused:     newNotices(in, payment.Refused),
+		Refused:     newNotices(in, payment),
 		States:      newStates(in, payment),
 		Test:        payment.ID.TestMode(),
 		Playable:    payment.Playable(),

@@ -184,6 +184,50 @@ func TestPage_Receipt(t *testing.T) {
 	}
 }
 
+// A payment that the session did not take goes back, and the payer must not take it for the one that has paid: the page of a paid
+// session says in each language that it is another one.
+func TestPage_RefusedPayments(t *testing.T) {
+	pages := newPages(t)
+	refused := []RefusedPayment{{AmountCents: 1300, Currency: "EUR"}, {AmountCents: 700, Currency: "USD", WentBack: true}}
+	shown := func(lang string, status session.Status) string {
+		t.Helper()
+		payment := newPayment(status)
+		payment.Refused = refused
+		rendered, err := pages.Payment(lang, payment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, element := range all(parse(t, rendered), "div") {
+			if attribute(element, "id") == "refused" {
+				return strings.ReplaceAll(text(element), " .", ".") // an amount has an element of its own
+			}
+		}
+		t.Fatalf("%s, %s: the page has no place for refused payments", lang, status)
+		return ""
+	}
+	for _, status := range states {
+		want := "We received €13.00. It goes back to you. $7.00 went back to you."
+		if status == session.Completed {
+			want = "We received another payment of €13.00. It goes back to you. Another payment of $7.00 went back to you."
+		}
+		if got := shown("en", status); got != want {
+			t.Errorf("%s: the page says %q, want %q", status, got, want)
+		}
+	}
+	for _, in := range pages.translations {
+		paid, unpaid := shown(in.Lang, session.Completed), shown(in.Lang, session.Expired)
+		for _, amount := range []string{in.amounts.Format(1300, "EUR"), in.amounts.Format(700, "USD")} {
+			amount = strings.Join(strings.Fields(amount), " ") // as text has it
+			if !strings.Contains(paid, amount) || !strings.Contains(unpaid, amount) {
+				t.Errorf("%s: %q is missing in %q or in %q", in.Lang, amount, paid, unpaid)
+			}
+		}
+		if paid == unpaid {
+			t.Errorf("%s: a paid session says no more than an unpaid one: %q", in.Lang, paid)
+		}
+	}
+}
+
 // Texts of the Merchant, or of the session in Redis, become no markup and no script.
 func TestPage_HostileTexts(t *testing.T) {
 	pages := newPages(t)

@@ -38,6 +38,8 @@ type texts struct {
 	Refunded        string `json:"refunded"`
 	Received        string `json:"received"` // {amount} of a payment that the session did not take
 	WentBack        string `json:"wentBack"`
+	ReceivedAnother string `json:"receivedAnother"` // of a session that another payment has paid
+	AnotherWentBack string `json:"anotherWentBack"`
 	Failed          string `json:"failed"`
 	FailedText      string `json:"failedText"`
 	Expired         string `json:"expired"`
