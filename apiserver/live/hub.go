@@ -250,7 +250,7 @@ func (h *Hub) read(ctx context.Context, w *watched) {
 		if w.over() {
 			h.metrics.changes.WithLabelValues(string(reason)).Inc()
 			w.notify()
-		} else if reason == Message { // an entry of the feed that is no end
+		} else if sess.Refused { // another one since, or its refund, of which the message may be lost
 			w.notifyChanged()
 		}
 	}

@@ -133,11 +133,7 @@ func TestHub_MessageDuringRead(t *testing.T) {
 // that is due.
 func TestHub_SeenWhileReadersAreBusy(t *testing.T) {
 	server := redistest.Start(t)
-	s := storetest.New(t, server.URL())
-	if err := storetest.Inspect(t, server).Do(t.Context(), "ACL", "SETUSER", "quiet", "on", ">secret", "~{b*", "+@all", "resetchannels").Err(); err != nil {
-		t.Fatal(err)
-	}
-	quiet := storetest.New(t, "redis://quiet:secret@"+server.Addr()) // its scripts may publish nothing
+	s, quiet := storetest.New(t, server.URL()), quietServices(t, server)
 	asks := storetest.MerchantIn(7)
 	id := storetest.MustCreate(t, s, asks, storetest.NewSession()).Session.ID
 	const readers = 8
@@ -179,6 +175,46 @@ func TestHub_SeenWhileReadersAreBusy(t *testing.T) {
 	w.Seen(sess)
 	free()
 	wantEnded(t, w, session.Cancelled)
+}
+
+// Money that a pending session did not take goes back, and no message of it arrives. Its watchers are notified when the session is read
+// in its turn, of the refund too, and not while there is no such money.
+func TestHub_RefusedPaymentWithoutMessage(t *testing.T) {
+	server := redistest.Start(t)
+	s, quiet := storetest.New(t, server.URL()), quietServices(t, server)
+	var reads, changes atomic.Int64
+	hub := start(t, s, func(o *live.Options) {
+		o.Interval = 10 * time.Millisecond
+		o.Read = func(ctx context.Context, id session.ID) (store.PublicSession, error) {
+			defer reads.Add(1)
+			return s.WatchedSession(ctx, id)
+		}
+	})
+	id := storetest.MustCreate(t, s, storetest.MerchantIn(7), storetest.NewSession()).Session.ID
+	watch(t, hub, id).Notify(func() {}, func() { changes.Add(1) })
+	await.Until(t, storetest.Timeout, "the session is read again and again", func() bool { return reads.Load() > 3 })
+	if n := changes.Load(); n != 0 {
+		t.Errorf("notified %d times of a session to which nothing has happened", n)
+	}
+	payment := storetest.Of(1300, storetest.Paid("wrong"))
+	if _, err := quiet.Settle(t.Context(), id, payment); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, storetest.Timeout, "the watcher is notified of the payment", func() bool { return changes.Load() > 0 })
+	if _, err := quiet.Refund(t.Context(), id, session.Refund{Rail: payment.Rail, Ref: "back", PaymentRef: payment.Ref, AmountCents: 1300}); err != nil {
+		t.Fatal(err)
+	}
+	before := changes.Load() + 1 // one read may have begun before the refund
+	await.Until(t, storetest.Timeout, "the watcher is notified of the refund", func() bool { return changes.Load() > before })
+}
+
+// quietServices returns services whose scripts publish nothing.
+func quietServices(t *testing.T, server *redistest.Server) *storetest.Services {
+	t.Helper()
+	if err := storetest.Inspect(t, server).Do(t.Context(), "ACL", "SETUSER", "quiet", "on", ">secret", "~{b*", "+@all", "resetchannels").Err(); err != nil {
+		t.Fatal(err)
+	}
+	return storetest.New(t, "redis://quiet:secret@"+server.Addr())
 }
 
 // gauge returns the value of a gauge with a label.

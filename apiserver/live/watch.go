@@ -100,8 +100,8 @@ func (w *Watch) Seen(sess store.PublicSession) {
 }
 
 // Notify has wake called once the session has ended, or is gone, perhaps more than once, and at once if that was before. It has changed called, unless
-// that is nil, if something else may have happened to the pending session, such as a payment that it did not take. Neither must block, nor
-// use the Watch. Call Notify once.
+// that is nil, each time that the pending session was read and has payments that it did not take: one may be new, or have been refunded, and no
+// message is needed for that. Neither must block, nor use the Watch. Call Notify once.
 func (w *Watch) Notify(wake, changed func()) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()

@@ -231,13 +231,14 @@ func TestStream_OwnSessionOnly(t *testing.T) {
 	other.WantStatus("PENDING")
 	f.Report(theirs, storetest.Paid("bank-1"))
 	other.WantStatus("COMPLETED")
-	// A message of the own session sends its status once more; others change nothing.
+	// No message changes a session to which nothing has happened.
 	c := storetest.Inspect(t, sharedRedis)
 	for _, message := range []string{mine, "ps_", "", strings.Repeat("x", 1<<16), `{"status":"COMPLETED"}`} {
 		if n := c.Publish(t.Context(), storetest.BucketTag(parseBucket(t, mine))+"ended", message).Val(); n == 0 {
 			t.Error("nobody is subscribed")
 		}
 	}
+	f.Report(mine, storetest.Of(1300, storetest.Paid("bank-2"))) // which the session does not take: only its page says more than the status
 	s.WantStatus("PENDING")
 	f.call(http.MethodPost, sessionPath+"/"+mine+"/cancel", key, "").Want(t, http.StatusOK)
 	s.WantStatus("CANCELLED")
