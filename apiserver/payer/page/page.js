@@ -31,19 +31,25 @@ function show(status) {
     clearInterval(ticking);
     hide("check", true);
     hide("offline", true);
-  }
-  if (status !== "PENDING") {
-    follow();
+    readAgain([0, 2e3, 8e3, 30e3, ...minutes]);
   }
 }
 
-// The receipt of a session that ends while the page is open lacks its time; of one that is paid money may go back, and to one that has ended money may
-// come late. Only the page says so, and it is read again: at once, ever less often, and whenever the payer returns to it.
-async function follow(pauses = [0, 2e3, 8e3, 30e3, 60e3, 120e3, 240e3, 480e3, 900e3]) {
-  addEventListener("visibilitychange", () => document.hidden || readPage(), { capture: true });
-  addEventListener("pageshow", ({ persisted }) => persisted && readPage());
+// The receipt of a session that ends while the page is open lacks its time; of one that is paid money may go back, and money that a session does not take
+// may come to any. Only the page says so. It is read again whenever the payer returns to it, and ever less often: long polls do not say that such money
+// came to a pending session.
+const minutes = [60e3, 120e3, 240e3, 480e3, 900e3];
+addEventListener("visibilitychange", () => document.hidden || readPage(), { capture: true });
+addEventListener("pageshow", ({ persisted }) => persisted && readPage());
+
+let readings = 0;
+async function readAgain(pauses) {
+  const own = ++readings;
   for (const pause of pauses) {
     await new Promise((done) => setTimeout(done, pause));
+    if (own !== readings) { // the session has ended meanwhile
+      return;
+    }
     if (!document.hidden) {
       await readPage();
     }
@@ -112,9 +118,7 @@ function tick() {
 
 let client;
 let ticking;
-if (payment.dataset.status !== "PENDING") {
-  follow([60e3, 120e3, 240e3, 480e3, 900e3]);
-}
+readAgain(minutes);
 if (payment.dataset.status === "PENDING") {
   setExpiresIn(Number(payment.dataset.expiresIn));
   ticking = setInterval(tick, 500);
