@@ -30,6 +30,23 @@ func TestClient_OneStream(t *testing.T) {
 	}
 }
 
+// A stream that sends its status again says that something else is new. Neither its first status after a reconnect nor the end says so: all
+// pages would be read at once when a replica has gone.
+func TestClient_Repeat(t *testing.T) {
+	t.Parallel()
+	s := newStatusServer(t)
+	page := s.open(slow)
+	awaitSeen(page, "PENDING of Acme")
+	s.repeat()
+	awaitSeen(page, "PENDING of Acme, repeated")
+	page.Do("globalThis.expiresIn = 0; watch.check()")
+	page.Until("it reads a new stream", "globalThis.expiresIn === 900")
+	s.repeat()
+	awaitSeen(page, "PENDING of Acme, repeated, repeated")
+	s.set("COMPLETED", none)
+	awaitSeen(page, "PENDING of Acme, repeated, repeated, COMPLETED of Acme")
+}
+
 // A missing session ends the requests.
 func TestClient_MissingSession(t *testing.T) {
 	t.Parallel()
@@ -210,6 +227,7 @@ type statusServer struct {
 	mu      sync.Mutex
 	status  string
 	changed chan struct{} // closed at the next change
+	repeats int           // how often streams have been told to send their status again
 	fault   fault
 	asked   []string // stream, wait or poll
 }
@@ -243,6 +261,7 @@ func newStatusServer(t *testing.T) *statusServer {
 			globalThis.watch = watchStatus('/status', {
 				onStatus: ({ status, merchantName }) => seen.push([status, merchantName].filter(Boolean).join(' of ')),
 				onExpiresIn: (seconds) => { globalThis.expiresIn = seconds },
+				onRepeat: () => seen.push('repeated'),
 				onConnection: (online) => seen.push(online ? 'online' : 'offline'),
 			});`, client)
 	})
@@ -258,6 +277,15 @@ func (s *statusServer) set(status string, is fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status, s.fault = status, is
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// repeat has open streams send their status once more.
+func (s *statusServer) repeat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.repeats++
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -317,10 +345,12 @@ func body(status string) string {
 
 func (s *statusServer) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	for last := ""; ; {
-		status, is, changed := s.now()
-		if status != last && is != buffered {
-			last = status
+	for last, lastRepeats := "", 0; ; {
+		s.mu.Lock()
+		status, is, changed, repeats := s.status, s.fault, s.changed, s.repeats
+		s.mu.Unlock()
+		if (status != last || repeats != lastRepeats) && is != buffered {
+			last, lastRepeats = status, repeats
 			_, _ = fmt.Fprintf(w, "retry: 3000\nevent: status\nid: %s\ndata: %s\n\nevent: expires-in\ndata: 900\n\n", status, body(status))
 			_ = http.NewResponseController(w).Flush()
 		}

@@ -1,10 +1,10 @@
 // watchStatus follows the public status of a session at url until it is final: by a stream, where that fails by long polls, else
 // by polls. It sends one request at a time, and none after the end. Callbacks:
 //   onStatus({merchantName, amountCents, status, expiresIn})  the first and each change; NOT_FOUND is final, too
-//   onRepeat()  a stream has sent the same status once more; optional
+//   onRepeat()  a stream sends the status that it has sent already: something else of the session is new; optional
 //   onExpiresIn(seconds)  by the server's clock, as the device's may be wrong
 //   onConnection(online)
-function watchStatus(url, { onStatus, onExpiresIn, onConnection, onRepeat }) {
+function watchStatus(url, { onStatus, onExpiresIn, onConnection, onRepeat = () => {} }) {
   const STREAM = 0, WAIT = 1, POLL = 2;
   const jitter = (ms) => ms * (0.5 + Math.random());
   const now = () => performance.now();
@@ -61,8 +61,9 @@ function watchStatus(url, { onStatus, onExpiresIn, onConnection, onRepeat }) {
         if (field.event === 'expires-in') setExpiresIn(+field.data);
         if (field.event === 'status') {
           penalty = 20e3;
-          if (shown) onRepeat?.();
-          setStatus(JSON.parse(field.data));
+          const session = JSON.parse(field.data);
+          if (live && session.status === shown) emit(onRepeat);
+          setStatus(session);
         }
         if (stopped) return;
       }
