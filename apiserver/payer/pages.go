@@ -62,6 +62,10 @@ func (h *Handler) Payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 }
 
 func (h *Handler) respondPayment(w http.ResponseWriter, r *http.Request, status int, payment *page.Payment) error {
+	if payment.RefusedUnread {
+		refused, err := h.refused(r, payment.ID)
+		payment.Refused, payment.RefusedUnread = refused, err != nil // the page has all else
+	}
 	rendered, err := h.pages.Payment(acceptLanguage(r), payment)
 	if err != nil {
 		return err
@@ -98,7 +102,8 @@ func (h *Handler) QRCode(e *web.Event, w http.ResponseWriter, r *http.Request) e
 	return nil
 }
 
-// payment reads what a payer sees of a session: what it was created with, and the present look of its merchant.
+// payment reads what a payer sees of a session: what it was created with, and the present look of its merchant. It leaves the payments that the session
+// did not take unread: only the page shows them.
 func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) (*page.Payment, error) {
 	id, subject, err := h.ask(e, w, r)
 	if err != nil {
@@ -111,7 +116,8 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	payment := &page.Payment{
 		ID: id, MerchantName: sess.MerchantName, Description: sess.Description, AmountCents: sess.AmountCents, Currency: sess.Currency,
 		Status: sess.Status, ExpiresIn: sess.ExpiresIn, Payload: h.links.Payload(id), AppURL: h.links.appURL(id),
-		Receipt: page.Receipt{TaxCents: sess.TaxCents, TipCents: sess.TipCents, RefundedCents: sess.RefundedCents},
+		Receipt:       page.Receipt{TaxCents: sess.TaxCents, TipCents: sess.TipCents, RefundedCents: sess.RefundedCents},
+		RefusedUnread: sess.Refused,
 	}
 	payment.QRText = payment.Payload
 	if h.linkInQR {
@@ -127,11 +133,6 @@ func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) 
 	}
 	if sess.Status == session.Completed {
 		payment.Receipt.PaidAt = sess.EndedAt.In(zone.Location())
-	}
-	if sess.Refused {
-		if payment.Refused, err = h.refused(r, id); err != nil {
-			return nil, err
-		}
 	}
 	return payment, nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/published"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/payer"
+	"github.com/merchant-operator/merchant-operator/internal/session"
+	"github.com/merchant-operator/merchant-operator/internal/store/sessionhash"
 	"github.com/merchant-operator/merchant-operator/test/redistest"
 	"github.com/merchant-operator/merchant-operator/test/storetest"
 )
@@ -247,6 +249,24 @@ func TestPayment_Receipt(t *testing.T) {
 	acme.Page = &v1alpha1.PageSettings{ShowOrder: true}
 	f.PublishMerchant(acme)
 	f.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, "order-1001")
+}
+
+// Payments that a session did not take cannot be read. Its page has all else, and its QR code is there.
+func TestPayment_RefusedUnread(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	key := f.Key("till", f.Merchant("acme"))
+	id := f.call(http.MethodPost, sessionPath, key, `{"amountCents": 1250}`).Text("sessionId")
+	f.Report(id, storetest.Of(1300, storetest.Paid("wrong")))
+	f.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `<div id="refused"><p><strong>We received <bdi>€13.00</bdi>`)
+	parsed, err := session.ParseID(id)
+	storetest.Must(t, err)
+	hash := storetest.BucketTag(parsed.Bucket()) + sessionhash.Key + id
+	storetest.Must(t, storetest.Inspect(t, sharedRedis).HSet(t.Context(), hash, sessionhash.RefusedField, "unreadable").Err())
+	f.call(http.MethodGet, "/pay/"+id, "", "").wantPage(t, http.StatusOK, `data-status="PENDING"`, `<div id="refused" hidden></div>`)
+	f.call(http.MethodGet, "/pay/"+id+"/qr.svg", "", "").Want(t, http.StatusOK)
+	f.call(http.MethodPost, sessionPath+"/"+id+"/cancel", key, "").Want(t, http.StatusOK)
+	f.call(http.MethodGet, "/pay/"+id+"/qr.svg", "", "").wantPage(t, http.StatusGone, "Payment cancelled", `<div id="refused" hidden></div>`)
 }
 
 func TestPayment_NotFound(t *testing.T) {

@@ -76,8 +76,9 @@ type Payment struct {
 	ExpiresIn time.Duration
 	// Receipt is what the page of a paid session also shows.
 	Receipt Receipt
-	// Refused are payments that the session did not take, in the order in which they are shown.
-	Refused []RefusedPayment
+	// Refused are payments that the session did not take, in the order in which they are shown. RefusedUnread: there are some that were not read.
+	Refused       []RefusedPayment
+	RefusedUnread bool
 	// Payload opens the payment app, unless AppURL is set, which comes from a template that CheckAppURL accepts. QRText is what the QR
 	// code holds: the payload, or the address of the page.
 	Payload, AppURL, QRText string
@@ -119,6 +120,7 @@ type paymentPage struct {
 	Description      string
 	Status           session.Status
 	Refused          []notice
+	RefusedUnread    bool
 	States           []state
 	Test, Playable   bool  // no money is meant; buttons play the rail
 	ExpiresIn        int64 // seconds
@@ -214,7 +216,7 @@ func (p *Pages) Payment(acceptLanguage string, payment *Payment) ([]byte, error)
 		ExpiresIn:   int64((payment.ExpiresIn + time.Second - 1) / time.Second),
 	}
 	page.Title = page.States[slices.IndexFunc(page.States, func(s state) bool { return !s.Hidden })].Title
-	page.TimeLeft = clock(page.ExpiresIn)
+	page.TimeLeft, page.RefusedUnread = clock(page.ExpiresIn), payment.RefusedUnread
 	if returns, err := url.Parse(payment.ReturnURL); err == nil && returns.Scheme == "https" {
 		page.ReturnURL = payment.ReturnURL
 	}

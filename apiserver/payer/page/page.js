@@ -62,9 +62,9 @@ async function readPage() {
   const page = new DOMParser().parseFromString(text, "text/html");
   const refused = page.getElementById("refused");
   const before = document.getElementById("refused");
-  if (refused && refused.innerHTML !== before.innerHTML) {
+  if (refused && !refused.hidden && refused.innerHTML !== before.innerHTML) { // hidden: the server could not read them now
     announce(refused.textContent);
-    before.replaceChildren(...refused.childNodes);
+    before.replaceWith(refused);
   }
   const shown = section("COMPLETED");
   const fresh = page.querySelector(`section[data-state="COMPLETED"]`);
