@@ -109,16 +109,27 @@ func (p *EndedPage) dropOthers(reference session.Reference) {
 	})
 }
 
-// FindPaid lists the sessions of an account, mostly one, whose receipts have a reference, for a request of the merchant. It is a list of Ended: before is
-// EndedQuery.Before, and a page may be empty although more follow. now says which of the times is meant that a reference stands for.
+// FindPaid lists the sessions of an account, mostly one, whose receipts have a reference, for a request of the merchant. It is a list of Ended that goes on
+// until it has a session: each further read is charged as a request, and if the limit has no room for one, the page is empty and Next says where to go on.
+// before is EndedQuery.Before, and now says which of the times is meant that a reference stands for.
 func (s *Store) FindPaid(
 	ctx context.Context, asks admission.Request, reference session.Reference, before feed.EntryID, now time.Time,
 ) (admission.Admitted, EndedPage, error) {
 	query := paidQuery(reference, now)
 	query.Before = before
 	admitted, page, err := s.Ended(ctx, asks, query)
-	page.dropOthers(reference)
-	return admitted, page, err
+	for {
+		page.dropOthers(reference)
+		if err != nil || len(page.Sessions) > 0 || page.Next == (feed.EntryID{}) {
+			return admitted, page, err
+		}
+		query.Before = page.Next
+		further, next, furtherErr := s.Ended(ctx, asks, query)
+		if errors.Is(furtherErr, admission.ErrRateLimited) {
+			return admitted, page, nil
+		}
+		admitted, page, err = further, next, furtherErr
+	}
 }
 
 // ReadPaid lists all that FindPaid does. since is EndedPage.Since: if the session was paid before that, it is not listed any more. Errors:

@@ -296,6 +296,21 @@ func TestFindPaid(t *testing.T) {
 			t.Errorf("%s finds %+v, %v", name, found, err)
 		}
 	}
+	// Each read has room for two parts of the feed, of 20 entries each: it goes on as long as the limit has room for another read.
+	for range 60 {
+		must(t, second(s.Settle(t.Context(), mustCreate(t, s, asks, newSession()).Session.ID, paid("a"))))
+	}
+	for name, limit := range map[string]ratelimit.Policy{
+		"a limit that has room again": {RequestsPerSecond: 1_000_000, Burst: 2}, "a limit that is used up": {RequestsPerSecond: 1, Burst: 2},
+	} {
+		caller := with(asks, func(a *admission.Request) { a.Limit = limit })
+		must(t, storetest.Inspect(t, shared).Del(t.Context(), merchantTag(asks.MerchantID)+admission.RateKey+asks.Account()).Err()) // nothing of it is used
+		_, page, err := s.FindPaid(t.Context(), caller, reference, feed.EntryID{}, time.Now())
+		must(t, err)
+		if usedUp := limit.RequestsPerSecond == 1; usedUp != (len(page.Sessions) == 0) || usedUp && page.Next == (feed.EntryID{}) {
+			t.Errorf("%s: %+v", name, page)
+		}
+	}
 	// A receipt that is older than the list says so.
 	old := session.NewReference(ended[0].ID, time.Now().AddDate(0, 0, -8))
 	found, since, err := s.ReadPaid(t.Context(), newAccount(asks), old, time.Now())
