@@ -251,6 +251,40 @@ func TestListPayments_CountsOn(t *testing.T) {
 	}
 }
 
+// Until all of today is counted, each of its sums says that it may be more, and the net, which may be less, is not said.
+func TestListPayments_PartOfToday(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m := f.merchant("acme", euros)
+	noon := time.Date(2030, 11, 23, 12, 0, 0, 0, time.UTC)
+	f.advance(time.Until(noon))
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	const counted = 20_000 // entries of a page
+	reader := &fakePayments{all: map[store.Account][]store.EndedSession{}}
+	for i := range counted + 10 {
+		at := noon.Add(-time.Duration(i) * time.Second)
+		entry := ended(m, i, session.Completed, 1, at)
+		switch i {
+		case 1:
+			entry = refunded(m, i, 500, at)
+		case 2:
+			entry = refused(m, i, 300, at)
+		}
+		reader.all[live(m)] = append(reader.all[live(m)], entry)
+	}
+	f.payments.Store = reader
+	browser := f.signedIn(alice)
+	for _, want := range []string{
+		"Paid at least €199.98 19,998 payments Arrived, not taken at least €3.00 Given back at least €5.00 Net not known yet Only",
+		"Paid €200.08 20,008 payments Arrived, not taken €3.00 Given back €5.00 Net €198.08",
+	} {
+		page := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/acme/payments").Text
+		if got := shownToday(page); !strings.Contains(got, want) {
+			t.Errorf("today says\n%s, want\n%s", got, want)
+		}
+	}
+}
+
 // What a Redis whose clock is behind records late is counted, and a day begins at midnight. Counts are made anew after an hour.
 func TestListPayments_Kept(t *testing.T) {
 	t.Parallel()
@@ -327,9 +361,13 @@ func TestListPayments_Search(t *testing.T) {
 	all[7].Charge.AmountCents, all[most+5].Charge.AmountCents = 1250, 1250
 	reference, _ := all[9].Reference()
 	all[3] = refunded(m, 3, 1250, all[3].Entry.RecordedAt())
+	for i, currency := range map[int]string{20: "JPY", 21: "USD", 22: "CAD"} {
+		all[i].Charge.AmountCents, all[i].Currency = 1250, currency
+	}
 	f.payments.Store = reader
 	for text, want := range map[string][]string{
 		"order-7": {"order-7"}, "card-7": {"order-7"}, "back-3": {"order-3"}, "12.50": {"order-3", "order-7"}, "12,50 €": {"order-3", "order-7"}, "EUR 12.5": {"order-3", "order-7"},
+		"€12.50": {"order-3", "order-7"}, "−12.50": {"order-3", "order-7"}, "$12.50": {"order-21"}, "12.50 usd": {"order-21"}, "CA$12.50": {"order-22"}, "1250 JPY": {"order-20"}, "1250": {},
 		reference.String(): {"order-9"}, strings.ToLower(reference.String()): {"order-9"}, "12": {}, "order-": {}, "0.99": {},
 	} {
 		page := browser.Get(t, path+"?q="+url.QueryEscape(text)).Text
@@ -352,6 +390,32 @@ func TestListPayments_Search(t *testing.T) {
 	}
 	if page := browser.Get(t, path+"?q="+all[7].ID.String()); !strings.HasSuffix(page.URL.Path, "/payments/"+all[7].ID.String()) {
 		t.Errorf("the id of a session leads to %s", page.URL)
+	}
+}
+
+// What the index of orders finds is on the first page. The page of the part of the feed in which it ended does not show it again.
+func TestListPayments_SearchOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	m, now := f.merchant("acme", euros), f.clock()
+	f.grant(user(alice), []string{"get", "viewpayments"})
+	reader := &fakePayments{Store: f.store, all: map[store.Account][]store.EndedSession{}}
+	const most = 10_000 // entries that one page searches
+	for i := range most + 10 {
+		reader.all[live(m)] = append(reader.all[live(m)], ended(m, i, session.Completed, 100, now.Add(-time.Duration(i)*time.Second)))
+	}
+	old := &reader.all[live(m)][most+5]
+	old.Charge.OrderRef = "deep"
+	old.ID = f.charge(m, "key", old.Charge)
+	f.payments.Store = reader
+	browser := f.signedIn(alice)
+	first := browser.Get(t, f.URL+"/merchants/"+f.namespace+"/acme/payments?q=deep").Text
+	older := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(first)
+	if strings.Count(first, "order deep") != 1 || older == nil {
+		t.Fatalf("the first page shows %s", shownText(first, "<main", "</main>"))
+	}
+	if second := browser.Get(t, f.URL+strings.ReplaceAll(older[1], "&amp;", "&")).Text; strings.Contains(second, "order deep") {
+		t.Errorf("the second page shows it again: %s", shownText(second, "<main", "</main>"))
 	}
 }
 

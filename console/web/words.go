@@ -76,6 +76,9 @@ func (w Words) Amount(minor int64, code string) string { return w.amounts.Format
 // PlainAmount writes an amount as a person types it, without symbol and groups of digits.
 func (w Words) PlainAmount(minor int64, code string) string { return w.amounts.Plain(minor, code) }
 
+// Symbols returns the symbol of a currency, and the narrow one, which other currencies may have too.
+func (w Words) Symbols(code string) (symbol, narrow string) { return w.amounts.Symbols(code) }
+
 // ParseAmount reads an amount that a person typed.
 func (w Words) ParseAmount(text, code string) (minor int64, ok bool) {
 	return w.amounts.Parse(text, code)

@@ -68,10 +68,7 @@ func (f Formatter) Format(minor int64, code string) string {
 		options = append(options, number.NoSeparator())
 	}
 	amount := f.printer.Sprint(number.Decimal(value, options...))
-	symbol := code // of a currency that is younger than the tables of golang.org/x/text
-	if unit, err := currency.ParseISO(code); err == nil {
-		symbol = f.printer.Sprint(currency.Symbol(unit))
-	}
+	symbol, _ := f.Symbols(code)
 	if !f.pattern.first {
 		return f.pattern.mark + amount + noBreakSpace + symbol
 	}
@@ -80,4 +77,13 @@ func (f Formatter) Format(minor int64, code string) string {
 		space = noBreakSpace // KWD 1.250, but €1.25
 	}
 	return symbol + space + amount
+}
+
+// Symbols returns the symbol of a currency, such as CA$, and the narrow one, $, which other currencies may have too; else its code.
+func (f Formatter) Symbols(code string) (symbol, narrow string) {
+	unit, err := currency.ParseISO(code)
+	if err != nil { // the currency is younger than the tables of golang.org/x/text
+		return code, code
+	}
+	return f.printer.Sprint(currency.Symbol(unit)), f.printer.Sprint(currency.NarrowSymbol(unit))
 }
