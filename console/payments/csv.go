@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/payments"
@@ -41,7 +42,7 @@ func (h *Handler) newExport(r *web.Request) (e export, err error) {
 	}
 	e.query = store.EndedQuery{Limit: store.MaxEnded, Money: true}
 	e.query.From, e.query.To = e.day.Bounds()
-	if e.batch, err = h.exportBatch(r, e.test, e.query); err != nil {
+	if e.batch, err = h.exportBatch(r.Context(), r.Merchant, e.test, e.query); err != nil {
 		return e, err
 	}
 	e.names, err = h.KeyNames(r.Context(), r.Merchant)
@@ -73,6 +74,7 @@ func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 	if err != nil {
 		return h.breakOff(w, err)
 	}
+	ctx := context.WithoutCancel(r.Context()) // a slow client reads longer than a request may take, and one that has gone ends the next write
 	for connection, begun := http.NewResponseController(w), time.Now(); ; {
 		left := min(exportTimeout, downloadTimeout-time.Since(begun))
 		if err := connection.SetWriteDeadline(time.Now().Add(left)); err != nil {
@@ -89,7 +91,7 @@ func (h *Handler) Export(w http.ResponseWriter, r *web.Request) error {
 		if e.query.Before = e.batch.Next; e.query.Before == (feed.EntryID{}) {
 			return nil
 		}
-		if e.batch, err = h.exportBatch(r, e.test, e.query); err != nil {
+		if e.batch, err = h.exportBatch(ctx, r.Merchant, e.test, e.query); err != nil {
 			return h.breakOff(w, err)
 		}
 	}
@@ -111,12 +113,11 @@ func writeLine(file linesFile, line *store.EndedSession, keyNames map[string]str
 	return file.Write(payment)
 }
 
-// exportBatch reads a part of a day. The whole download may take longer than a request: a slow client reads for minutes. Its error is ErrNotKept or
-// one of readEnded's errors.
-func (h *Handler) exportBatch(r *web.Request, test bool, query store.EndedQuery) (store.EndedPage, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), exportTimeout)
+// exportBatch reads a part of a day. Its error is ErrNotKept or one of readEnded's errors.
+func (h *Handler) exportBatch(ctx context.Context, merchant *v1alpha1.Merchant, test bool, query store.EndedQuery) (store.EndedPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
-	batch, err := h.readEnded(ctx, r.Merchant, test, query)
+	batch, err := h.readEnded(ctx, merchant, test, query)
 	if err == nil && batch.Since.After(query.From) {
 		err = ErrNotKept
 	}

@@ -3,7 +3,6 @@ package payments
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
-	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
 	"github.com/merchant-operator/merchant-operator/internal/store"
 )
@@ -57,14 +54,7 @@ func (r *slowReader) FlushError() error {
 // Somebody who reads slowly has a place of a download for ten minutes, however long the file is.
 func TestExport_SlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pages, err := web.NewPages(time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := New(Options{
-			Store: &longFeed{batches: 1000}, Pages: pages, Log: slog.New(slog.DiscardHandler),
-			KeyNames: func(context.Context, *v1alpha1.Merchant) (map[string]string, error) { return nil, nil },
-		})
+		h := newDownloads(t, &longFeed{batches: 1000})
 		began := time.Now()
 		defer func() {
 			err, _ := recover().(error)
@@ -72,7 +62,6 @@ func TestExport_SlowReader(t *testing.T) {
 				t.Errorf("the download ended after %v: %v", took, err)
 			}
 		}()
-		r := &web.Request{Request: httptest.NewRequest(http.MethodGet, "/", nil), Merchant: &v1alpha1.Merchant{}}
-		t.Error("a download of hours is complete:", h.Export(&slowReader{ResponseRecorder: httptest.NewRecorder()}, r))
+		t.Error("a download of hours is complete:", h.Export(&slowReader{ResponseRecorder: httptest.NewRecorder()}, newDownload(t.Context())))
 	})
 }

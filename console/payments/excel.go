@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/merchant-operator/merchant-operator/console/web"
 	"github.com/merchant-operator/merchant-operator/internal/feed"
@@ -12,21 +13,25 @@ import (
 )
 
 const (
-	// maxExcelLines bounds the lines of a workbook here, which is in memory until it is sent: so many take 35 MB for a moment.
+	// maxExcelLines and maxExcelText, in bytes, bound a workbook here, which is in memory until it is sent: one of this size takes 62 MB for a moment.
 	maxExcelLines = 10_000
+	maxExcelText  = 3 << 20
 	// maxWorkbooks and maxPersonWorkbooks bound the workbooks that are made at once.
 	maxWorkbooks, maxPersonWorkbooks = 2, 1
 )
 
-// Excel sends what Export sends, as a workbook. It is whole, or there is none.
+// Excel sends what Export sends, as a workbook. It is whole, or there is none. The file has a place of a download until its client has it.
 func (h *Handler) Excel(w http.ResponseWriter, r *web.Request) error {
-	end, err := h.workbooks.Begin(r.Viewer.User, r.Merchant.Namespace)
+	end, err := h.Downloads.Begin(r.Viewer.User, r.Merchant.Namespace)
 	if err != nil {
 		return err
 	}
+	defer end()
 	file, name, err := h.workbook(r)
-	end() // a client that reads slowly keeps a file of a few hundred kilobytes, as a page
 	if err != nil {
+		return err
+	}
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(exportTimeout)); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
@@ -36,8 +41,13 @@ func (h *Handler) Excel(w http.ResponseWriter, r *web.Request) error {
 	return nil
 }
 
-// workbook returns the workbook of a day, with its name.
+// workbook returns the workbook of a day, with its name. It ends with the request.
 func (h *Handler) workbook(r *web.Request) (file []byte, name string, err error) {
+	end, err := h.workbooks.Begin(r.Viewer.User, r.Merchant.Namespace)
+	if err != nil {
+		return nil, "", err
+	}
+	defer end()
 	e, err := h.newExport(r)
 	if err != nil {
 		return nil, "", err
@@ -56,10 +66,13 @@ func (h *Handler) workbook(r *web.Request) (file []byte, name string, err error)
 				return nil, "", err
 			}
 		}
+		if book.TextSize() > maxExcelText {
+			return nil, "", ErrTooManyLines
+		}
 		if e.query.Before = e.batch.Next; e.query.Before == (feed.EntryID{}) {
 			break
 		}
-		if e.batch, err = h.exportBatch(r, e.test, e.query); err != nil {
+		if e.batch, err = h.exportBatch(r.Context(), r.Merchant, e.test, e.query); err != nil {
 			return nil, "", err
 		}
 	}

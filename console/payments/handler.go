@@ -28,7 +28,7 @@ type Options struct {
 	// Attention returns what needs attention of a Merchant.
 	Attention func(*web.Request) (web.Attention, error)
 	Log       *slog.Logger
-	// Downloads bounds the CSV files that are sent at once. Default 32, and 2 of one person.
+	// Downloads bounds the files that are made or sent at once. Default 32, and 2 of one person.
 	Downloads *web.Inflight
 }
 
@@ -82,7 +82,7 @@ var (
 	ErrNoPayment = errors.New("not a payment of this merchant")
 	ErrNoDay     = errors.New("not a day")
 	// ErrTooManyLines means that a day has more than a workbook may have.
-	ErrTooManyLines = fmt.Errorf("more than %d lines in a workbook", maxExcelLines)
+	ErrTooManyLines = fmt.Errorf("more than %d lines, or %d bytes of texts, in a workbook", maxExcelLines, maxExcelText)
 	ErrNotKept      = errors.New("not all payments of the day are kept any more")
 	// ErrRefundUnknown means that the refund may have been asked for. To send its form again is safe.
 	ErrRefundUnknown = errors.New("unknown whether the refund was asked for")

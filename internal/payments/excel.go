@@ -47,6 +47,8 @@ type Excel struct {
 	sheet *excelize.StreamWriter
 	zone  *time.Location
 	lines int
+	// textSize is of the texts, in bytes.
+	textSize int
 	// styles of cells: amounts by their decimals.
 	text, clock int
 	amounts     map[int]int
@@ -124,6 +126,7 @@ func (e *Excel) write(line entry) error {
 		if value == "" {
 			return nil
 		}
+		e.textSize += len(value)
 		return excelize.Cell{StyleID: e.text, Value: value}
 	}
 	amount := func(cents int64) any { return e.amount(cents, line.Currency) }
@@ -139,6 +142,9 @@ func (e *Excel) write(line entry) error {
 		e.time(line.Created()), text(line.Key), line.live(), text(line.SessionID),
 	})
 }
+
+// TextSize returns the size of the texts in all lines, in bytes: what a line needs beyond some 1.5 kB.
+func (e *Excel) TextSize() int { return e.textSize }
 
 // amount is a number: a spreadsheet has the 15 digits that the largest amount of a rail needs.
 func (e *Excel) amount(cents int64, currency string) any {
