@@ -34,7 +34,7 @@ type gate struct {
 	objects    *objects.Client
 	namespaces []string      // whose Merchants are shown; empty: all
 	turns      *web.Inflight // pages that read keys or payments and are not rendered yet
-	shown      *lru.Cache    // namespaces of the Merchants that the last list of a person showed, by user
+	shown      *lru.Cache    // []client.ObjectKey: a Merchant of each namespace of which the last list of a person showed some, by user
 	unsent     *web.Inflight // pages that read keys or payments, until their client has read them
 	signIns    *web.Inflight // sign-ins for which the provider is asked
 	// turnTimeout is how long a page or a sign-in waits for its turn.
@@ -135,9 +135,9 @@ func (g *gate) inTurn(handle personHandler) personHandler {
 	}
 }
 
-// listHandler finds Merchants for a list. It returns the tenants whose Merchants these are, none
-// if there are no Merchants, and what writes the page, which costs little memory.
-type listHandler func(*http.Request, login.Person) (tenants []string, show func(http.ResponseWriter) error, err error)
+// listHandler finds Merchants for a list. It returns one of them for each tenant, none if there are
+// no Merchants, and what writes the page, which costs little memory.
+type listHandler func(*http.Request, login.Person) (merchants []client.ObjectKey, show func(http.ResponseWriter) error, err error)
 
 // listInTurn is inTurn for a list of Merchants, whose path names no tenant. Lists of people whose
 // namespaces are not known yet have the share of one tenant together while they find their
@@ -146,41 +146,59 @@ type listHandler func(*http.Request, login.Person) (tenants []string, show func(
 // room for the lists of others.
 func (g *gate) listInTurn(find listHandler) personHandler {
 	return func(w http.ResponseWriter, req *http.Request, viewer login.Person) error {
-		tenants, show, err := g.find(req, viewer, find)
+		merchants, show, err := g.find(req, viewer, find)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
 		defer cancel()
-		return g.send(ctx, w, viewer, tenants, show)
+		return g.send(ctx, w, viewer, namespaces(merchants), show)
 	}
 }
 
 // find has the handler find a list in its turn, which is a turn of a tenant that the person's last list showed. It
-// returns at least one tenant.
-func (g *gate) find(req *http.Request, viewer login.Person, find listHandler) (tenants []string, show func(http.ResponseWriter) error, err error) {
+// returns a Merchant of at least one tenant.
+func (g *gate) find(req *http.Request, viewer login.Person, find listHandler) (merchants []client.ObjectKey, show func(http.ResponseWriter) error, err error) {
 	ctx, cancel := context.WithTimeout(req.Context(), g.turnTimeout)
 	defer cancel()
-	known := []string{newcomers}
+	known := []client.ObjectKey{{Namespace: newcomers}}
 	if shown, ok := g.shown.Get(viewer.User); ok {
-		known = shown.([]string) //nolint:forcetypeassert // nothing else is added
+		known = shown.([]client.ObjectKey) //nolint:forcetypeassert // nothing else is added
 	}
-	end, err := g.turns.Await(ctx, viewer.User, known...)
+	end, err := g.turns.Await(ctx, viewer.User, namespaces(known)...)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer end()
-	if tenants, show, err = find(req, viewer); err != nil {
+	if merchants, show, err = find(req, viewer); err != nil {
 		return nil, nil, err
 	}
-	if len(tenants) == 0 { // also by a search: nobody leaves the share of their tenant so
-		tenants = known
-		if known[0] == newcomers {
-			tenants = []string{nobodys}
+	if len(merchants) == 0 { // also by a search: nobody leaves the share of their tenant so
+		merchants = g.stillSeen(req.Context(), viewer, known)
+	}
+	if len(merchants) == 0 {
+		merchants = []client.ObjectKey{{Namespace: nobodys}}
+	}
+	g.shown.Add(viewer.User, slices.Clone(merchants[:min(len(merchants), maxShownNamespaces)]))
+	return merchants, show, nil
+}
+
+// stillSeen returns those of the Merchants that the person may see, as far as the Kubernetes API says so now: whoever has
+// lost the rights on a tenant's Merchants has no more turns of that tenant.
+func (g *gate) stillSeen(ctx context.Context, viewer login.Person, known []client.ObjectKey) (seen []client.ObjectKey) {
+	for _, key := range known {
+		if key.Name != "" && g.checkSeen(ctx, viewer, key) == nil { // without a name it is of no tenant
+			seen = append(seen, key)
 		}
 	}
-	g.shown.Add(viewer.User, slices.Clone(tenants[:min(len(tenants), maxShownNamespaces)]))
-	return tenants, show, nil
+	return seen
+}
+
+func namespaces(keys []client.ObjectKey) (names []string) {
+	for _, key := range keys {
+		names = append(names, key.Namespace)
+	}
+	return names
 }
 
 // Tenants of lists that have no namespace: of people who were not here before, and of people who were and may see no

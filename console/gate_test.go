@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/console/login"
 	"github.com/merchant-operator/merchant-operator/console/rights"
@@ -37,9 +39,9 @@ func TestListInTurn_CrowdOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()
 		goOn := make(chan struct{})
-		list := g.listInTurn(func(_ *http.Request, viewer login.Person) ([]string, func(http.ResponseWriter) error, error) {
+		list := g.listInTurn(func(_ *http.Request, viewer login.Person) ([]client.ObjectKey, func(http.ResponseWriter) error, error) {
 			tenant := viewer.Name
-			return []string{tenant}, func(w http.ResponseWriter) error {
+			return []client.ObjectKey{{Namespace: tenant, Name: "acme"}}, func(w http.ResponseWriter) error {
 				if tenant == "crowd" {
 					<-goOn
 				}
@@ -76,9 +78,9 @@ func TestListInTurn_CrowdOfOneTenant(t *testing.T) {
 func TestListInTurn_CrowdLoadsLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()
-		list := g.listInTurn(func(_ *http.Request, viewer login.Person) ([]string, func(http.ResponseWriter) error, error) {
+		list := g.listInTurn(func(_ *http.Request, viewer login.Person) ([]client.ObjectKey, func(http.ResponseWriter) error, error) {
 			<-time.After(100 * time.Millisecond)
-			return []string{viewer.Name}, func(w http.ResponseWriter) error {
+			return []client.ObjectKey{{Namespace: viewer.Name, Name: "acme"}}, func(w http.ResponseWriter) error {
 				w.WriteHeader(http.StatusOK)
 				return nil
 			}, nil
@@ -110,6 +112,63 @@ func TestListInTurn_CrowdLoadsLists(t *testing.T) {
 		}
 		close(ended)
 		crowd.Wait()
+		wantIdle(t, g.turns, maxPages)
+	})
+}
+
+// reviews is a Kubernetes API that allows everything until that is withdrawn.
+type reviews struct {
+	authorizationclient.SubjectAccessReviewInterface
+
+	withdrawn *atomic.Bool
+}
+
+// Create decides about a review.
+func (r reviews) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	review.Status.Allowed = !r.withdrawn.Load()
+	return review, nil
+}
+
+// A hundred people could see a tenant's Merchants, and may not any more. Their lists, which find nothing, have no turns of the tenant: the list
+// of a person who may see its Merchants is served at once.
+func TestListInTurn_RightsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, goOn := newTestGate(), make(chan struct{})
+		var withdrawn, crowded atomic.Bool
+		g.rights = &rights.Reviewer{Reviews: authz.NewReviewer(reviews{withdrawn: &withdrawn}, time.Second, time.Now)}
+		const alice = "oidc:alice"
+		list := g.listInTurn(func(_ *http.Request, viewer login.Person) (found []client.ObjectKey, _ func(http.ResponseWriter) error, _ error) {
+			if viewer.User == alice || !withdrawn.Load() {
+				found = []client.ObjectKey{{Namespace: "victim", Name: "acme"}}
+			} else if crowded.Load() {
+				<-goOn
+			}
+			return found, func(w http.ResponseWriter) error { w.WriteHeader(http.StatusOK); return nil }, nil
+		})
+		load := func(user string) error {
+			return list(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?q=nothing", nil), login.Person{User: user})
+		}
+		const people = 100
+		for _, after := range []func(){func() { withdrawn.Store(true) }, func() { crowded.Store(true) }} {
+			for n := range people {
+				if err := load(somebody(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			after()
+		}
+		if err := load(alice); err != nil {
+			t.Errorf("the first list: %v", err)
+		}
+		for n := range people * maxPersonPages {
+			go func() { _ = load(somebody(n / maxPersonPages)) }()
+		}
+		synctest.Wait()
+		if err := load(alice); err != nil {
+			t.Errorf("the list: %v", err)
+		}
+		close(goOn)
+		synctest.Wait()
 		wantIdle(t, g.turns, maxPages)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"html/template"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -53,9 +52,9 @@ type merchantRow struct {
 	Paid         template.HTML
 }
 
-// List finds the Merchants that a person may see. It returns the namespaces of those on the page,
-// and what shows the page.
-func (h *Handler) List(r *http.Request, viewer login.Person) (namespaces []string, show func(http.ResponseWriter) error, err error) {
+// List finds the Merchants that a person may see. It returns one of each namespace of those on the
+// page, and what shows the page.
+func (h *Handler) List(r *http.Request, viewer login.Person) (merchants []client.ObjectKey, show func(http.ResponseWriter) error, err error) {
 	ctx := r.Context()
 	known, err := h.Objects.KnownMerchants(ctx)
 	if err != nil {
@@ -75,7 +74,7 @@ func (h *Handler) List(r *http.Request, viewer login.Person) (namespaces []strin
 		if allowed[0] {
 			address += "/payments"
 		}
-		return []string{seen[0].Namespace}, func(w http.ResponseWriter) error {
+		return []client.ObjectKey{client.ObjectKeyFromObject(seen[0])}, func(w http.ResponseWriter) error {
 			http.Redirect(w, r, address, http.StatusSeeOther)
 			return nil
 		}, nil
@@ -98,7 +97,7 @@ func (h *Handler) List(r *http.Request, viewer login.Person) (namespaces []strin
 		page.Next = page.Page + 1
 	}
 	page.Merchants = detached(rows[(page.Page-1)*PageSize : min(page.Page*PageSize, len(rows))])
-	return namespacesOf(page.Merchants), func(w http.ResponseWriter) error {
+	return oneOfEachNamespace(page.Merchants), func(w http.ResponseWriter) error {
 		if err := h.countToday(ctx, viewer, page.Merchants, page.Total); err != nil {
 			return err
 		}
@@ -116,13 +115,14 @@ func detached(rows []merchantRow) []merchantRow {
 	return copies
 }
 
-// namespacesOf returns the namespaces of rows, each once.
-func namespacesOf(rows []merchantRow) []string {
-	namespaces := map[string]bool{}
+// oneOfEachNamespace returns the first Merchant of each namespace among the rows, in the order of the namespaces' names.
+func oneOfEachNamespace(rows []merchantRow) []client.ObjectKey {
+	keys := make([]client.ObjectKey, len(rows))
 	for i := range rows {
-		namespaces[rows[i].Namespace] = true
+		keys[i] = client.ObjectKeyFromObject(rows[i].Merchant)
 	}
-	return slices.Sorted(maps.Keys(namespaces))
+	slices.SortStableFunc(keys, func(a, b client.ObjectKey) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	return slices.CompactFunc(keys, func(a, b client.ObjectKey) bool { return a.Namespace == b.Namespace })
 }
 
 // merchantRows returns the rows in the order of the list: those that need attention first, else by name.
