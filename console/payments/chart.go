@@ -7,7 +7,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/console/web"
 )
 
-// chart is a picture of what moved in equal parts of a time, with the same as a table. It is of one currency.
+// chart is a picture of what came in and went back in equal parts of a time, with the same as a table. It is of one currency.
 type chart struct {
 	Title template.HTML
 	// Label is what the picture says to who does not see it.
@@ -43,10 +43,10 @@ type chartRow struct {
 	Gross, Refunded, Net string
 }
 
-// part is a part of the time, and what moved in it.
+// part is a part of the time, and what came in and went back in it.
 type part struct {
 	name string
-	sum  moved
+	sum  currencySum
 }
 
 // newChart draws the parts, the oldest first.
@@ -83,7 +83,7 @@ func newDaysChart(clock web.Clock, counted *days, code string) *chart {
 		if i > 0 && (counted.starts[i].Before(counted.since) || counted.more && counted.starts[i].Before(counted.counted)) {
 			continue
 		}
-		parts = append(parts, part{clock.Words.Date("date.weekday", counted.starts[i]), counted.days[i].of(code)})
+		parts = append(parts, part{clock.Words.Date("date.weekday", counted.starts[i]), counted.days[i].get(code)})
 	}
 	picture := newChart(clock.Words, parts, code)
 	picture.Title = clock.Words.Count("payments.chart.days", int64(len(parts)))
@@ -107,7 +107,7 @@ func newHoursChart(clock web.Clock, counted *days, code string) *chart {
 	var parts []part
 	start, end := counted.today.Bounds()
 	for at := start; at.Before(end); at = at.Add(time.Hour) {
-		parts = append(parts, part{clock.Words.Date(web.Hour, at), counted.hours[min(int(at.Sub(start)/time.Hour), hoursOfDay-1)].of(code)})
+		parts = append(parts, part{clock.Words.Date(web.Hour, at), counted.hours[min(int(at.Sub(start)/time.Hour), hoursOfDay-1)].get(code)})
 	}
 	picture := newChart(clock.Words, parts, code)
 	picture.Title = clock.Words.HTML("payments.chart.hours")

@@ -24,13 +24,13 @@ const (
 	settledAfter = 5 * time.Minute
 	// keptFor is how long counts are kept before all is counted anew: Redis may have been restored from a backup.
 	keptFor = time.Hour
-	// maxHistories bounds the accounts whose counts are kept, maxAmounts the amounts of each: an account has one amount for each day
+	// maxHistories bounds the accounts whose counts are kept, maxSums the sums of each: an account has one sum for each day
 	// and hour, and as many again for each further currency.
-	maxHistories, maxAmounts = 1000, 400
+	maxHistories, maxSums = 1000, 400
 )
 
-// moved is what moved of one currency.
-type moved struct {
+// currencySum is what came in and what went back in one currency.
+type currencySum struct {
 	currency string
 	payments int64 // that completed a session
 	// paid came in, refused came in too and is to be sent back, refunded went back; in the currency's minor unit.
@@ -38,49 +38,52 @@ type moved struct {
 }
 
 // gross is what came in.
-func (m moved) gross() int64 { return m.paid + m.refused }
+func (s currencySum) gross() int64 { return s.paid + s.refused }
 
 // net is what came in, less what went back.
-func (m moved) net() int64 { return m.gross() - m.refunded }
+func (s currencySum) net() int64 { return s.gross() - s.refunded }
 
-// amounts are what moved, by currency.
-type amounts []moved
+// currencySums has a sum for each currency, sorted by its code.
+type currencySums []currencySum
 
-func (a *amounts) add(one moved) {
-	at, found := slices.BinarySearchFunc(*a, one.currency, func(m moved, code string) int { return strings.Compare(m.currency, code) })
+func (s *currencySums) add(more currencySum) {
+	at, found := slices.BinarySearchFunc(*s, more.currency, func(sum currencySum, code string) int { return strings.Compare(sum.currency, code) })
 	if !found {
-		*a = slices.Insert(*a, at, moved{currency: one.currency})
+		*s = slices.Insert(*s, at, currencySum{currency: more.currency})
 	}
-	sum := &(*a)[at]
-	sum.payments, sum.paid, sum.refused, sum.refunded = sum.payments+one.payments, sum.paid+one.paid, sum.refused+one.refused, sum.refunded+one.refunded
+	sum := &(*s)[at]
+	sum.payments += more.payments
+	sum.paid += more.paid
+	sum.refused += more.refused
+	sum.refunded += more.refunded
 }
 
-// of is what moved of a currency.
-func (a *amounts) of(currency string) moved {
-	for _, one := range *a {
-		if one.currency == currency {
-			return one
+// get returns the sum of a currency, which may be zero.
+func (s *currencySums) get(currency string) currencySum {
+	for _, sum := range *s {
+		if sum.currency == currency {
+			return sum
 		}
 	}
-	return moved{currency: currency}
+	return currencySum{currency: currency}
 }
 
-// counts are what moved on the days of an account and in the hours of its newest day.
+// counts are the sums of each day of an account and of each hour of its newest day.
 type counts struct {
-	days  [shownDays]amounts // by how many days ago
-	hours [hoursOfDay]amounts
+	days  [shownDays]currencySums // by how many days ago
+	hours [hoursOfDay]currencySums
 }
 
 // add adds the counts of other days of the same calendar.
 func (c *counts) add(other *counts) {
 	for i := range other.days {
-		for _, one := range other.days[i] {
-			c.days[i].add(one)
+		for _, sum := range other.days[i] {
+			c.days[i].add(sum)
 		}
 	}
 	for i := range other.hours {
-		for _, one := range other.hours[i] {
-			c.hours[i].add(one)
+		for _, sum := range other.hours[i] {
+			c.hours[i].add(sum)
 		}
 	}
 }
@@ -92,7 +95,7 @@ func (c *counts) clone() *counts {
 	return copied
 }
 
-// size is the number of amounts.
+// size is the number of sums.
 func (c *counts) size() (n int) {
 	for i := range c.days {
 		n += len(c.days[i])
@@ -125,18 +128,18 @@ func (c *calendar) count(into *counts, entry *store.EndedSession) {
 	if day < 0 || !at.Before(end) { // of a Redis whose clock is ahead
 		return
 	}
-	one := moved{currency: entry.Currency}
+	sum := currencySum{currency: entry.Currency}
 	switch {
 	case entry.Refused != nil:
-		one.currency, one.refused = entry.Refused.Currency, entry.Refused.AmountCents
+		sum.currency, sum.refused = entry.Refused.Currency, entry.Refused.AmountCents
 	case entry.Refund != nil:
-		one.currency, one.refunded = entry.Refund.Currency, entry.Refund.AmountCents
+		sum.currency, sum.refunded = entry.Refund.Currency, entry.Refund.AmountCents
 	default:
-		one.payments, one.paid = 1, entry.Charge.AmountCents
+		sum.payments, sum.paid = 1, entry.Charge.AmountCents
 	}
-	into.days[day].add(one)
+	into.days[day].add(sum)
 	if day == 0 {
-		into.hours[min(int(at.Sub(c.starts[0])/time.Hour), hoursOfDay-1)].add(one)
+		into.hours[min(int(at.Sub(c.starts[0])/time.Hour), hoursOfDay-1)].add(sum)
 	}
 }
 
@@ -182,7 +185,7 @@ func (h *histories) get(key historyKey, now time.Time) (keptHistory, bool) {
 }
 
 func (h *histories) put(key historyKey, kept keptHistory) {
-	if kept.counted.size() <= maxAmounts {
+	if kept.counted.size() <= maxSums {
 		h.byAccount.Add(key, kept)
 	}
 }
@@ -199,7 +202,7 @@ type days struct {
 	since time.Time
 }
 
-// count adds up what moved on the last days, in at most so many reads of store.MaxEnded entries each, the newest entries first. It goes
+// count adds up what came in and went back on the last days, in at most so many reads of store.MaxEnded entries each, the newest entries first. It goes
 // on where the last page has stopped: what is settled is read once.
 func (h *Handler) count(ctx context.Context, merchant *v1alpha1.Merchant, test bool, reads int) (days, error) {
 	now, zone := h.Pages.Now(), merchant.Spec.TimeZone.Location()

@@ -42,7 +42,7 @@ type listPage struct {
 	// Totals are of today, and Attention is what a person should fix; nil: only the first page has them.
 	Totals    *dayTotals
 	Attention web.Attention
-	// Days and Hours are pictures of what moved.
+	// Days and Hours are pictures of what came in and went back.
 	Days, Hours *chart
 	Rows        []paymentRow
 	// Search is what was searched for; More: its order has more payments than these.
@@ -127,7 +127,7 @@ func (l links) CSV(day payments.Day) string { return l.with("/payments.csv", "da
 // Excel is the workbook of a day.
 func (l links) Excel(day payments.Day) string { return l.with("/payments.xlsx", "day", day.String()) }
 
-// dayTotals are what moved today.
+// dayTotals are what came in and went back today.
 type dayTotals struct {
 	Date string
 	// Sums has one for each currency: a merchant's currency may have changed during the day.
@@ -139,7 +139,7 @@ type dayTotals struct {
 	Since template.HTML
 }
 
-// totals are what moved of a currency.
+// totals are what came in and went back in a currency.
 type totals struct {
 	Payments template.HTML // how many were paid
 	// Refused is money that arrived and did not pay an order; empty: none.
@@ -300,7 +300,7 @@ func (h *Handler) readEnded(ctx context.Context, merchant *v1alpha1.Merchant, te
 	return page, err
 }
 
-// List shows the newest payments, with what moved today and on the days before, or what a search finds.
+// List shows the newest payments, with what came in and went back today and on the days before, or what a search finds.
 func (h *Handler) List(w http.ResponseWriter, r *web.Request) error {
 	query := r.URL.Query()
 	test, clock := query.Get("mode") == "test", h.Pages.Clock(r.Context(), r.Merchant)
@@ -356,7 +356,7 @@ func (h *Handler) fillRows(ctx context.Context, page *listPage, before feed.Entr
 	return h.inTurn(ctx, page.Merchant, func() error { return h.addRefunds(ctx, page.Rows) })
 }
 
-// fillTotals fills in what moved today, and the pictures.
+// fillTotals fills in what came in and went back today, and the pictures.
 func (h *Handler) fillTotals(ctx context.Context, page *listPage, clock web.Clock) error {
 	counted, err := h.count(ctx, page.Merchant, page.Test, countedReads)
 	if err != nil {
@@ -378,8 +378,8 @@ func newTotals(clock web.Clock, counted *days, currency string) *dayTotals {
 		all.Since = clock.Short(web.Hour, counted.since)
 	}
 	sums := slices.Clone(counted.days[0])
-	sums.add(moved{currency: currency})
-	own := slices.IndexFunc(sums, func(m moved) bool { return m.currency == currency })
+	sums.add(currencySum{currency: currency})
+	own := slices.IndexFunc(sums, func(sum currencySum) bool { return sum.currency == currency })
 	sums = slices.Insert(slices.Delete(slices.Clone(sums), own, own+1), 0, sums[own]) // the merchant's currency comes first
 	for _, sum := range sums {
 		format := func(cents int64) string { return clock.Words.Amount(cents, sum.currency) }

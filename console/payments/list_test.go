@@ -112,7 +112,7 @@ func TestCount_Once(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := counted.counts.days[0].of("EUR").paid; got != 125 {
+		if got := counted.counts.days[0].get("EUR").paid; got != 125 {
 			t.Errorf("after %s: paid %d, want 125", step, got)
 		}
 	}
