@@ -1,7 +1,7 @@
 package payments
 
 import (
-	"encoding/csv"
+	"bufio"
 	"io"
 	"strconv"
 	"strings"
@@ -28,15 +28,34 @@ const (
 
 // CSV writes payments as RFC 4180 has it: a header, CRLF, UTF-8.
 type CSV struct {
-	writer *csv.Writer
-	zone   *time.Location
+	out  *bufio.Writer
+	zone *time.Location
 }
 
 // NewCSV writes the header.
 func NewCSV(to io.Writer, zone *time.Location) (*CSV, error) {
-	c := &CSV{csv.NewWriter(to), zone}
-	c.writer.UseCRLF = true
-	return c, c.writer.Write(columns)
+	c := &CSV{bufio.NewWriter(to), zone}
+	return c, c.writeRow(columns)
+}
+
+// separators are what spreadsheets take for the end of a cell besides the comma, whatever the file says: LibreOffice by default the semicolon and the
+// tab too.
+const separators = ";|\t"
+
+// writeRow quotes also texts with one of the separators: an order 10;20 must not move the amounts behind it into other columns. encoding/csv does not.
+func (c *CSV) writeRow(fields []string) error {
+	for i, field := range fields {
+		if i > 0 {
+			_ = c.out.WriteByte(',') // the last write returns the error of each
+		}
+		if strings.ContainsAny(field, `,"`+"\r\n"+separators) || strings.TrimSpace(field) != field {
+			field = strings.NewReplacer(`"`, `""`, "\r", "", "\n", "\r\n").Replace(field)
+			field = `"` + field + `"`
+		}
+		_, _ = c.out.WriteString(field)
+	}
+	_, err := c.out.WriteString("\r\n")
+	return err
 }
 
 // entry is a line of a file: a session that ended, or a movement.
@@ -86,7 +105,7 @@ func (c *CSV) write(payment entry) error {
 	if at := payment.Ended(); !at.IsZero() {
 		ended, local = at.UTC().Format(utcTime), at.In(c.zone).Format(localTime)
 	}
-	return c.writer.Write([]string{
+	return c.writeRow([]string{
 		payment.SessionID, string(payment.Status), strconv.FormatInt(payment.AmountCents, 10), payment.Currency, payment.Amount(),
 		number(payment.TaxCents), number(payment.TipCents), cell(payment.OrderRef), cell(payment.PaymentRef), cell(payment.Reason),
 		payment.Created().UTC().Format(utcTime), ended, local, strconv.FormatBool(payment.live()), payment.KeyID, payment.Key,
@@ -97,8 +116,7 @@ func (c *CSV) write(payment entry) error {
 
 // Flush writes what is buffered.
 func (c *CSV) Flush() error {
-	c.writer.Flush()
-	return c.writer.Error()
+	return c.out.Flush()
 }
 
 func number(n *int64) string {
@@ -112,10 +130,7 @@ func number(n *int64) string {
 // before an apostrophe there: at the beginning, and behind what a spreadsheet may take for the end
 // of a cell, whatever the file says. Without those apostrophes it is the text.
 func cell(text string) string {
-	const (
-		formula   = "=+-@\t\r\n'" + "＝＋－＠" // the full-width ones are formulas in some locales
-		separator = ";|\t"
-	)
+	const formula = "=+-@\t\r\n'" + "＝＋－＠" // the full-width ones are formulas in some locales
 	var out strings.Builder
 	begins := true // a cell, maybe
 	for _, r := range text {
@@ -123,7 +138,7 @@ func cell(text string) string {
 			out.WriteByte('\'')
 		}
 		out.WriteRune(r)
-		begins = strings.ContainsRune(separator, r)
+		begins = strings.ContainsRune(separators, r)
 	}
 	return out.String()
 }

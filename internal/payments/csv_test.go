@@ -52,6 +52,38 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// A spreadsheet that separates cells at semicolons, tabs or bars too finds each amount in its column.
+func TestCSV_Separators(t *testing.T) {
+	for _, order := range []string{"10;20", "10\t20", "10|20", " 10", "10,20", `"10"`} {
+		reader := csv.NewReader(strings.NewReader(write(t, time.UTC, payments.Payment{OrderRef: order, AmountCents: 1250, Currency: "EUR", Status: session.Completed})))
+		if rows, err := reader.ReadAll(); err != nil || len(rows) != 2 || rows[1][7] != order {
+			t.Errorf("%q is written as %q, %v", order, rows, err)
+		}
+		for _, separator := range ";\t|" {
+			line := write(t, time.UTC, payments.Payment{OrderRef: order, AmountCents: 1250, Currency: "EUR", Status: session.Completed})
+			reader := csv.NewReader(strings.NewReader(outsideQuotes(line, ',', separator)))
+			reader.Comma = separator
+			if rows, err := reader.ReadAll(); err != nil || len(rows) != 2 || len(rows[1]) != len(rows[0]) || rows[1][19] != "12.50" {
+				t.Errorf("%q: with %q as a separator too the row is %q, %v", order, separator, rows, err)
+			}
+		}
+	}
+}
+
+// outsideQuotes replaces a separator that is not within quotes.
+func outsideQuotes(text string, separator, by rune) string {
+	quoted := false
+	return strings.Map(func(r rune) rune {
+		if r == '"' {
+			quoted = !quoted
+		}
+		if r == separator && !quoted {
+			return by
+		}
+		return r
+	}, text)
+}
+
 // A movement has the columns of a payment, and no status.
 func TestCSV_Movements(t *testing.T) {
 	recorded := time.Date(2026, 10, 25, 0, 30, 5, 0, time.UTC)
