@@ -219,7 +219,7 @@ func parseEnded(values url.Values, account string) (store.EndedQuery, error) {
 	}
 	if values.Has(statusParameter) {
 		if query.Status = session.Status(values.Get(statusParameter)); !query.Status.Final() {
-			return query, web.RequestError("status must be COMPLETED, FAILED, EXPIRED or CANCELLED")
+			return query, web.RequestError("status must be COMPLETED, FAILED, EXPIRED or CANCELLED; no list of a period has pending sessions")
 		}
 	}
 	if query.Money, err = parseMovements(values); err != nil {

@@ -327,7 +327,7 @@ func TestList_BadParameters(t *testing.T) {
 	const (
 		timestamp = " " + session.TimestampRule
 		cursor    = "cursor must be one that an earlier page of this list returned"
-		status    = "status must be COMPLETED, FAILED, EXPIRED or CANCELLED"
+		status    = "status must be COMPLETED, FAILED, EXPIRED or CANCELLED; no list of a period has pending sessions"
 		limit     = "limit must be an integer from 1 to 200"
 		movements = "movements must be true or false"
 		nothing   = "give orderRef, or reference, or endedFrom and optionally endedTo, status, movements, cursor and limit"
