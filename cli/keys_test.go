@@ -125,7 +125,7 @@ func TestOnboard_Policies(t *testing.T) {
 	n.ExamplePolicies()
 	const onboard, allow, schedule = "onboard tea-house --display-name Tea", " --allow 203.0.113.0/24", " --rotate-every 2160h"
 	run(t, n.Namespace, onboard+schedule).want(t, terminal.ExitError, "kubectl merchant: --allow")
-	run(t, n.Namespace, onboard+allow).want(t, terminal.ExitError, "kubectl merchant: --rotate-every 2160h")
+	run(t, n.Namespace, onboard+allow).want(t, terminal.ExitError, "/tea-house-1: a rule of the platform refuses it: spec.rotation.everySeconds: ", "kubectl merchant: --rotate-every 2160h")
 	run(t, n.Namespace, "status tea-house").want(t, terminal.ExitError, "there is no Merchant tea-house")
 	run(t, n.Namespace, onboard+allow+schedule).want(t, terminal.ExitDone, "tea-house-1 created")
 	run(t, n.Namespace, "keys issue tea-house-2 --merchant tea-house").want(t, terminal.ExitError, "--rotate-every 2160h")

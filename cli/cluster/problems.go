@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/merchant-operator/merchant-operator/internal/kube"
 )
 
 // problem is what the API server says against one field of an object.
@@ -117,7 +119,13 @@ func (p *Problems) String() string {
 // DescribeError returns the words of an error for people. They also say if the API server left rules unchecked because of other errors.
 func DescribeError(err error) string {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok || !apierrors.IsInvalid(status) || status.ErrStatus.Details == nil {
+	if !ok {
+		return err.Error()
+	}
+	if reason, denied := kube.DeniedReason(status); denied {
+		return strings.Replace(err.Error(), status.Error(), "a rule of the platform refuses it: "+reason, 1)
+	}
+	if !apierrors.IsInvalid(status) || status.ErrStatus.Details == nil {
 		return err.Error()
 	}
 	details := status.ErrStatus.Details

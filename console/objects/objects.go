@@ -125,20 +125,13 @@ type DeniedError struct{ Reason string }
 // Error is for the log.
 func (e *DeniedError) Error() string { return "an admission rule refuses it: " + e.Reason }
 
-// denial is how the API server says that an admission policy or webhook refuses a request. It names them, which tells a shop owner nothing.
-var denial = regexp.MustCompile(`(?s)(?:ValidatingAdmissionPolicy '.*?' with binding '.*?' denied request|admission webhook ".*?" denied the request): (.+)$`)
-
 // denied returns the DeniedError of a failed call; nil: it is none.
 func denied(err error) *DeniedError {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	reason, ok := kube.DeniedReason(err)
+	if !ok {
 		return nil
 	}
-	found := denial.FindStringSubmatch(status.Status().Message)
-	if found == nil {
-		return nil
-	}
-	return &DeniedError{found[1]}
+	return &DeniedError{reason}
 }
 
 // RefusedReason returns what a person should read of a refused change: a rule of the platform, or a line for each invalid value or field.
