@@ -54,7 +54,7 @@ type dispatcher struct {
 	queues *queue.Queues
 	worker *attempt.Worker
 
-	recorded *recorded
+	subscriber *subscriber
 	// leasing, sweeping and trimming are the buckets with such work in progress.
 	leasing, sweeping, trimming [session.Buckets]work
 	workers                     sync.WaitGroup
@@ -75,7 +75,7 @@ func newDispatcher(
 	}
 	d := &dispatcher{
 		options: options, redis: client, store: sessions, outbox: events, rotations: rotations, holders: holder.New(events, identity, log, options.Now),
-		log: log, pollEvery: pollInterval, worker: worker, recorded: newRecorded(),
+		log: log, pollEvery: pollInterval, worker: worker, subscriber: newSubscriber(),
 	}
 	d.queues = queue.New(worker, queue.Limits{
 		Concurrency: options.Concurrency, MaxInFlight: options.MaxInFlight, JobsPerAttempt: jobsPerAttempt,
@@ -114,7 +114,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 
 // loops run until ctx ends. Attempts end with a context of their own.
 func (d *dispatcher) loops(ctx, attemptCtx context.Context) {
-	subscription := d.redis.Subscribe(store.EventsChannel, d.recorded)
+	subscription := d.redis.Subscribe(store.EventsChannel, d.subscriber)
 	defer subscription.Close()
 	for bucket := range session.Buckets {
 		subscription.Add(session.Bucket(bucket)) //nolint:contextcheck // it ends with Close
@@ -125,7 +125,7 @@ func (d *dispatcher) loops(ctx, attemptCtx context.Context) {
 			Step: func(ctx context.Context) (bool, error) { return false, d.poll(ctx, attemptCtx) },
 		},
 		{
-			Interval: checkInterval, Wake: d.recorded.changed,
+			Interval: checkInterval, Wake: d.subscriber.changed,
 			Step: func(ctx context.Context) (bool, error) {
 				d.leaseRecorded(ctx, attemptCtx)
 				return false, nil

@@ -32,7 +32,7 @@ const (
 //
 // If nothing is due or in progress, and messages of all buckets arrive, it rests until the next one is due, for at most restInterval.
 func (d *dispatcher) poll(ctx, attemptCtx context.Context) error {
-	subscribed := d.recorded.all() // before it looks: from then on messages arrive
+	subscribed := d.subscriber.subscribedToAll() // before it looks: from then on messages arrive
 	d.state.Store(polling)
 	pending, err := loop.Pending(ctx, d.outbox.PendingWork, d.log)
 	d.polls++
@@ -70,11 +70,11 @@ func (d *dispatcher) startDelivery(ctx, attemptCtx context.Context, bucket sessi
 
 // leaseRecorded starts leases of the buckets in which events were recorded. While messages may be lost, there is no rest.
 func (d *dispatcher) leaseRecorded(ctx, attemptCtx context.Context) {
-	if !d.recorded.all() {
+	if !d.subscriber.subscribedToAll() {
 		d.wake()
 	}
 	loop.Pause(ctx, gatherTime)
-	for _, bucket := range d.recorded.take() {
+	for _, bucket := range d.subscriber.takeBuckets() {
 		d.startDelivery(ctx, attemptCtx, bucket)
 	}
 }

@@ -102,7 +102,7 @@ func TestPoll_Rest(t *testing.T) {
 			created := f.Create(t, f.EndpointAt("http://127.0.0.1:1", 7).MerchantID, nil)
 			d := f.dispatcher(t)
 			for bucket := range session.Buckets {
-				d.recorded.Subscribed(session.Bucket(bucket))
+				d.subscriber.Subscribed(session.Bucket(bucket))
 			}
 			f.expiresIn(t, created, row.expires)
 			if row.event {
@@ -118,7 +118,7 @@ func TestPoll_Rest(t *testing.T) {
 				dispatchertest.Eventually(t, "an attempt is in progress", func() bool { return d.queues.InFlight() == 1 })
 			}
 			if row.lost {
-				d.recorded.Lost(9, redis.ErrUnavailable)
+				d.subscriber.Lost(9, redis.ErrUnavailable)
 			}
 			dispatchertest.Must(t, d.poll(t.Context(), t.Context()))
 			d.workers.Wait()
