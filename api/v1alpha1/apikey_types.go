@@ -350,6 +350,10 @@ type ApiKey struct {
 	Status ApiKeyStatus `json:"status,omitzero"`
 }
 
+// MaxOverlapSeconds is the longest time for which an old key can stay valid after a rotation: a year. The validation of
+// spec.rotation.overlapSeconds has the same number.
+const MaxOverlapSeconds = 31_536_000
+
 // DeliverySecretName is the Secret that receives the key; empty: none does.
 func (k *ApiKey) DeliverySecretName() string {
 	delivery := k.Spec.Delivery

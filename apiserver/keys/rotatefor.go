@@ -15,6 +15,7 @@ import (
 	"github.com/merchant-operator/merchant-operator/api/apikey"
 	"github.com/merchant-operator/merchant-operator/api/published"
 	contract "github.com/merchant-operator/merchant-operator/api/rotation"
+	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/apiserver/web"
 	"github.com/merchant-operator/merchant-operator/internal/auditlog"
 	"github.com/merchant-operator/merchant-operator/internal/session"
@@ -103,7 +104,6 @@ const (
 	overlapRule    = "must be an integer from 0 to 31536000 (a year); 0 ends all old keys at once"
 	actorRule      = "must be 1 to 256 printable characters: who asks for the rotation"
 
-	maxOverlapSeconds  = 31_536_000 // as in the ApiKey's spec
 	maxActorCharacters = 256
 )
 
@@ -126,7 +126,7 @@ func decodeRotation(w http.ResponseWriter, r *http.Request) (rotation, error) {
 		return rotation{}, err
 	case expected < 1:
 		return rotation{}, &session.FieldError{Field: "expectedGeneration", Rule: generationRule}
-	case overlap < 0 || overlap > maxOverlapSeconds:
+	case overlap < 0 || overlap > v1alpha1.MaxOverlapSeconds:
 		return rotation{}, &session.FieldError{Field: "overlapSeconds", Rule: overlapRule}
 	case !validActor(actor):
 		return rotation{}, &session.FieldError{Field: "actor", Rule: actorRule}

@@ -114,8 +114,7 @@ func Check(key *v1alpha1.ApiKey, overlap time.Duration) error {
 }
 
 func checkOverlap(overlap time.Duration) error {
-	const year = 365 * 24 * time.Hour
-	if overlap < 0 || overlap > year || overlap%time.Second != 0 {
+	if overlap < 0 || overlap > v1alpha1.MaxOverlapSeconds*time.Second || overlap%time.Second != 0 {
 		return terminal.Usage("With 0 the old key is refused at once.", "--overlap must be whole seconds from 0s to 8760h, not %s", overlap)
 	}
 	return nil
