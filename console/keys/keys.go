@@ -349,6 +349,6 @@ func (h *Handler) changeKey(w http.ResponseWriter, r *web.Request, key *v1alpha1
 	if err != nil {
 		return objects.Error(action+" an ApiKey", err)
 	}
-	h.awaitForce(r.Context(), r.Viewer, r.Merchant, key.UID, want)
+	h.awaitInForce(r.Context(), r.Viewer, r.Merchant, key.UID, want)
 	return r.LeadTo(w, "#keys")
 }

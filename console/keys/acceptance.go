@@ -42,11 +42,11 @@ func (h *Handler) readAcceptance(ctx context.Context, merchant *v1alpha1.Merchan
 	return found
 }
 
-// forceInterval is between two questions whether an action is in force.
-const forceInterval = 200 * time.Millisecond
+// inForceInterval is between two questions whether an action is in force.
+const inForceInterval = 200 * time.Millisecond
 
-// awaitForce waits until what the spec of a key wants is in force, or ForceTimeout. Where too many wait already, it does not.
-func (h *Handler) awaitForce(ctx context.Context, viewer login.Person, merchant *v1alpha1.Merchant, key types.UID, want string) {
+// awaitInForce waits until what the spec of a key wants is in force, or ForceTimeout. Where too many wait already, it does not.
+func (h *Handler) awaitInForce(ctx context.Context, viewer login.Person, merchant *v1alpha1.Merchant, key types.UID, want string) {
 	end, err := h.Waits.Begin(viewer.User, merchant.Namespace)
 	if err != nil {
 		return
@@ -60,7 +60,7 @@ func (h *Handler) awaitForce(ctx context.Context, viewer login.Person, merchant 
 			return
 		}
 		select {
-		case <-time.After(forceInterval):
+		case <-time.After(inForceInterval):
 		case <-ctx.Done():
 			return
 		}
