@@ -68,7 +68,7 @@ type Webhook interface {
 type Payments interface {
 	OverdueRefunds(ctx context.Context, merchant *v1alpha1.Merchant) (store.Overdue, error)
 	Any(ctx context.Context, merchant *v1alpha1.Merchant) (bool, error)
-	PaidToday(ctx context.Context, merchant *v1alpha1.Merchant) (template.HTML, error)
+	PaidToday(ctx context.Context, merchants []*v1alpha1.Merchant) ([]template.HTML, error)
 }
 
 // Handler handles requests about Merchants. It is safe for concurrent use.

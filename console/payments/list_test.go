@@ -52,7 +52,7 @@ func TestReadEnded_ManyOfOneTenant(t *testing.T) {
 // A tenant with many Merchants in the list has one read of payments at a time too. What it does not get in time is left out.
 func TestPaidToday_ManyOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		crowd := &v1alpha1.Merchant{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", UID: "3f333df6-90a4-4fda-8dd3-9485d27cee36"}}
+		crowd := []*v1alpha1.Merchant{{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", UID: "3f333df6-90a4-4fda-8dd3-9485d27cee36"}}}
 		feeds := &countedFeeds{}
 		h := New(Options{Store: feeds, Pages: &web.Pages{Now: time.Now}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -64,8 +64,8 @@ func TestPaidToday_ManyOfOneTenant(t *testing.T) {
 		if n := feeds.reading.Load(); n != 1 {
 			t.Errorf("%d reads at once, want 1", n)
 		}
-		if text, err := h.PaidToday(ctx, crowd); text != "" || err != nil {
-			t.Errorf("without a turn: %q, %v", text, err)
+		if texts, err := h.PaidToday(ctx, crowd); texts[0] != "" || err != nil {
+			t.Errorf("without a turn: %q, %v", texts, err)
 		}
 	})
 }
