@@ -6,11 +6,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/merchant-operator/merchant-operator/api/published"
+	"github.com/merchant-operator/merchant-operator/api/rotation"
 	"github.com/merchant-operator/merchant-operator/api/v1alpha1"
 	"github.com/merchant-operator/merchant-operator/internal/outbox"
 	"github.com/merchant-operator/merchant-operator/internal/ratelimit"
@@ -72,8 +77,14 @@ func (b *bench) run(ctx context.Context, out io.Writer) {
 	fixture.Check(fixture.Each(ctx, 16, namespaces, func(ctx context.Context, i int) error { return fill(ctx, kube, fmt.Sprintf("shops-%d", i)) }))
 	b.redis = b.StartRedis(ctx)
 	address := fixture.FreeAddress()
+	issuer := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // nothing is published
+		fixture.Check(json.NewEncoder(w).Encode(rotation.Accepted{}))
+	}))
+	defer issuer.Close()
+	authority := filepath.Join(b.Directory, "internal-ca.crt")
+	fixture.Check(os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600))
 	b.console = b.StartRole(ctx, "console", b.Kubeconfig, "", "--redis-url", b.redis.URL(), "--console-address", address, "--external-url", "https://"+host,
-		"--internal-url", "https://"+host, "--oidc-issuer-url", "https://"+host, "--oidc-client-id", host, "--address-rate", "1000000", "--address-burst", "1000000")
+		"--internal-url", issuer.URL, "--internal-ca-file", authority, "--oidc-issuer-url", "https://"+host, "--oidc-client-id", host, "--address-rate", "1000000", "--address-burst", "1000000")
 	b.console.Address = address
 	b.console.AwaitReady(ctx)
 	b.Progress("recording %d payments", 2*paymentsPerDay)
