@@ -86,6 +86,9 @@ type logged struct {
 	RequestID string `json:"requestID"`
 	Status    int    `json:"status"`
 	Duration  int64  `json:"duration"`
+
+	MerchantID string `json:"merchantID"`
+	KeyID      string `json:"keyID"`
 }
 
 // entries are those about requests in a log that keeps INFO and above.
@@ -153,6 +156,12 @@ func TestRequestLog(t *testing.T) {
 		if got[i].Level != "INFO" || got[i].Method != want.Method || got[i].Route != want.Route || got[i].Status != want.Status || got[i].Duration <= 0 {
 			t.Errorf("logged %+v, want %+v", got[i], want)
 		}
+	}
+	if got[0].KeyID != key[8:20] || got[0].MerchantID == "" || !strings.HasPrefix(id, "ps_"+got[0].MerchantID) {
+		t.Errorf("the key %s of the merchant of %s is logged as %+v", key[8:20], id, got[0])
+	}
+	if got[1].KeyID != "" {
+		t.Errorf("a payer's request has the key %s", got[1].KeyID)
 	}
 	if got[1].RequestID != "edge-0815" || seen.header.Get("X-Request-Id") != "edge-0815" {
 		t.Errorf("a trusted proxy sent the id edge-0815; the log has %s, the response %s", got[1].RequestID, seen.header.Get("X-Request-Id"))

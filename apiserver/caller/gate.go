@@ -133,6 +133,9 @@ func (g *Gate) caller(e *web.Event, r *http.Request, needs v1alpha1.Permission, 
 		from.Accepted, from.Live = from.Current, from.Current && from.Live
 	}
 	e.KeyID, e.ClientAddress, e.Blocked = from.KeyID, address, from.blockedAddress(address)
+	if from.Merchant != nil {
+		e.MerchantID = from.Merchant.ID
+	}
 	if labelled, test := apikey.Labelled(presented); test || (!labelled && from.TestMode) {
 		e.TestMode = true
 	}

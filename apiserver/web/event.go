@@ -13,8 +13,10 @@ type Event struct {
 	// TestMode: with a test key, or about a test session. Such requests are in no figure of live ones.
 	TestMode bool
 
-	// KeyID is of the presented API key, also of a refused one; empty: unknown. ClientAddress is who presented it.
+	// KeyID is of the presented API key, also of a refused one, and MerchantID of its merchant; empty: unknown. ClientAddress
+	// is who presented it.
 	KeyID         string
+	MerchantID    string
 	ClientAddress netip.Addr
 	// KeyCharged: the request counts as one with a wrong key of KeyID until Redis has accepted it.
 	KeyCharged bool

@@ -165,6 +165,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, next Handler) {
 			e.recoverPanic(r, problem)
 		}
 		s.finish(e, r, time.Since(start)-e.held)
+		span.SetCaller(e.MerchantID, e.KeyID)
 		span.EndRequest(knownMethod(r.Method), route(r.Pattern), e.Status(), id)
 	}()
 	header := w.Header()
@@ -234,6 +235,9 @@ func (s *Server) finish(e *Event, r *http.Request, took time.Duration) {
 	attributes := []slog.Attr{
 		slog.String("method", knownMethod(r.Method)), slog.String("route", route(r.Pattern)), slog.Int("status", e.Status()),
 		slog.Duration("duration", took), slog.String("requestID", e.RequestID()),
+	}
+	if e.KeyID != "" {
+		attributes = append(attributes, slog.String("merchantID", e.MerchantID), slog.String("keyID", e.KeyID))
 	}
 	if e.held > 0 {
 		attributes = append(attributes, slog.Duration("held", e.held))

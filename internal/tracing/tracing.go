@@ -110,6 +110,16 @@ func (t *Tracer) StartRequest(r *http.Request, trusted bool) (*http.Request, Spa
 	return r.WithContext(ctx), Span{span}
 }
 
+// SetCaller says whose API key a request presented, without "mer_"; empty: unknown.
+func (s Span) SetCaller(merchantID, keyID string) {
+	if s.span == nil || keyID == "" {
+		return
+	}
+	s.span.SetAttributes(
+		attribute.String("merchant_operator.merchant.id", merchantID),
+		attribute.String("merchant_operator.key.id", keyID))
+}
+
 // EndRequest ends the span of a request. The method is from a fixed list; the route is a pattern, empty if none matched. The id is
 // that of the response header X-Request-Id.
 func (s Span) EndRequest(method, route string, status int, id string) {

@@ -76,6 +76,7 @@ func TestStart_Exports(t *testing.T) {
 	request, span := tracer.StartRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/somewhere", nil), false)
 	_, script := tracer.StartScript(request.Context(), "create")
 	script.EndScript("timeout")
+	span.SetCaller("acme0815", "till4711")
 	span.EndRequest(http.MethodPost, "/api/v1/sessions", http.StatusServiceUnavailable, "request-0815")
 	stop()
 
@@ -84,7 +85,7 @@ func TestStart_Exports(t *testing.T) {
 	if path != "/v1/traces" {
 		t.Fatalf("spans were sent to %q", path)
 	}
-	for _, words := range []string{"merchant-operator-apiserver", "staging", "POST /api/v1/sessions", "redis create", "timeout", "request-0815"} {
+	for _, words := range []string{"merchant-operator-apiserver", "staging", "POST /api/v1/sessions", "redis create", "timeout", "request-0815", "acme0815", "till4711"} {
 		if !strings.Contains(body, words) {
 			t.Errorf("what was exported does not hold %q", words)
 		}

@@ -122,6 +122,7 @@ func TestSpans_WebhookHeaders(t *testing.T) {
 var spanAttributes = []string{
 	"db.stored_procedure.name", "db.system.name", "error.type", "http.request.method", "http.request.resend_count",
 	"http.response.header.x-request-id", "http.response.status_code", "http.route", "merchant_operator.attempt.result", "merchant_operator.event.kind",
+	"merchant_operator.key.id", "merchant_operator.merchant.id",
 }
 
 func TestSpans_NoSecrets(t *testing.T) {
