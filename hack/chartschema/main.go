@@ -71,8 +71,9 @@ func generate(values []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A parent chart may set values for all its dependencies.
-	properties["global"] = schema{"type": "object", "description": "Global values of a parent chart; not used."}
+	if global, ok := properties["global"].(schema); ok {
+		global["additionalProperties"] = true // a parent chart may set values for all its dependencies
+	}
 
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

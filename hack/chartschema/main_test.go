@@ -22,6 +22,9 @@ redis:
   # -- Where.
   # @default -- elsewhere
   addresses: []
+global:
+  # -- Registry.
+  registry: ""
 # @schema type: [integer, string]
 # -- A number or a share.
 share: 1
@@ -39,7 +42,8 @@ func TestGenerate(t *testing.T) {
 	const want = `{
 		"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
 		"properties": {
-			"global": {"type": "object", "description": "Global values of a parent chart; not used."},
+			"global": {"type": "object", "additionalProperties": true, "properties": {
+				"registry": {"type": "string", "description": "Registry."}}},
 			"replicas": {"type": "integer", "minimum": 1, "description": "How many."},
 			"redis": {"type": "object", "additionalProperties": false, "properties": {
 				"type": {"type": "string", "enum": ["A|a", "B"], "description": "Which type, in words."},

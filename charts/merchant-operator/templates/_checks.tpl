@@ -32,6 +32,17 @@
 {{- range .Values.operator.extraArgs }}
 {{- if hasPrefix "--leader-identity" . }}{{ fail "operator.extraArgs: --leader-identity must differ between pods; the chart sets it" }}{{ end -}}
 {{- end -}}
+{{- $accounts := dict -}}
+{{- range $role := list "operator" "apiserver" "dispatcher" "console" -}}
+{{- $account := (index $.Values $role).serviceAccount -}}
+{{- if not (or $account.create $account.name) }}{{ fail (printf "%s.serviceAccount.name: set it for %s.serviceAccount.create false" $role $role) }}{{ end -}}
+{{- $name := include "merchant-operator.accountName" (dict "root" $ "role" $role) -}}
+{{- with get $accounts $name }}{{ fail (printf "%s.serviceAccount.name: %s has the same account; each role needs one of its own, because each has rights that no other may have" $role .) }}{{ end -}}
+{{- $_ := set $accounts $name $role -}}
+{{- end -}}
+{{- range $name, $_ := .Values.commonLabels -}}
+{{- if has $name (list "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "app.kubernetes.io/component") }}{{ fail (printf "commonLabels: %s is a label of the chart" $name) }}{{ end -}}
+{{- end -}}
 {{- if and .Values.ingress.tlsSecretName (not .Values.ingress.hosts) }}{{ fail "ingress.hosts: set the hosts of ingress.tlsSecretName" }}{{ end -}}
 {{- if and .Values.receipts.smtpURL (not .Values.receipts.from) }}{{ fail "receipts.from: set it for receipts.smtpURL, to the address that receipts come from" }}{{ end -}}
 {{- if and .Values.receipts.from (not .Values.receipts.smtpURL) }}{{ fail "receipts.smtpURL: set it for receipts.from" }}{{ end -}}

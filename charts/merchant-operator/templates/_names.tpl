@@ -1,12 +1,22 @@
-{{/* The name of the release, or fullnameOverride. 40 characters leave room for suffixes. A release may have a dot in its name, a Service may not. */}}
+{{/*
+fullnameOverride, or the name of the release, with nameOverride. 40 characters leave room for suffixes. A release may have a dot in its name, a
+Service may not.
+*/}}
 {{- define "merchant-operator.fullname" -}}
-{{- default .Release.Name .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" -}}
+{{- $name := .Release.Name -}}
+{{- with .Values.nameOverride }}{{ $name = printf "%s-%s" $name . }}{{ end -}}
+{{- default $name .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Name of the objects and the service account of a role. The operator has the name of the release. */}}
+{{/* Name of the objects of a role. The operator has the name of the release. */}}
 {{- define "merchant-operator.roleName" -}}
 {{- $fullname := include "merchant-operator.fullname" .root -}}
 {{- if eq .role "operator" -}}{{ $fullname }}{{- else -}}{{ $fullname }}-{{ .role }}{{- end -}}
+{{- end -}}
+
+{{/* Name of the service account of a role. Takes root and role. */}}
+{{- define "merchant-operator.accountName" -}}
+{{- default (include "merchant-operator.roleName" .) (index .root.Values .role).serviceAccount.name -}}
 {{- end -}}
 
 {{/* Labels of all objects of this release. */}}
@@ -16,6 +26,9 @@ app.kubernetes.io/name: merchant-operator
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Labels that select the pods of all roles, but not the bundled Redis. */}}
@@ -47,7 +60,29 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "merchant-operator.image" -}}
+{{- $repository := include "merchant-operator.repository" (dict "root" . "repository" .Values.image.repository) -}}
 {{- with .Values.image -}}
-{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{- end -}}
+{{- if .digest -}}{{ $repository }}@{{ .digest }}{{- else -}}{{ $repository }}:{{ default $.Chart.AppVersion .tag }}{{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A repository, in global.imageRegistry if that is set. The first part of a repository is a registry if it has a dot or a port. */}}
+{{- define "merchant-operator.repository" -}}
+{{- $registry := .root.Values.global.imageRegistry -}}
+{{- if $registry -}}
+{{ trimSuffix "/" $registry }}/{{ regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" .repository "" }}
+{{- else -}}
+{{ .repository }}
+{{- end -}}
+{{- end -}}
+
+{{- define "merchant-operator.pullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat .Values.imagePullSecrets .Values.global.imagePullSecrets }}
+{{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}
+{{- end }}
+{{- with $secrets | uniq }}
+imagePullSecrets:
+{{- toYaml . | nindent 0 }}
+{{- end }}
 {{- end -}}

@@ -41,20 +41,27 @@ the token. Takes root and role. */}}
 {{- end -}}
 
 {{- define "merchant-operator.mounts" -}}
-{{- with include "merchant-operator.certificates" . | fromYamlArray }}
+{{- $certificates := include "merchant-operator.certificates" . | fromYamlArray -}}
+{{- $extra := (index .root.Values .role).extraVolumeMounts -}}
+{{- if or $certificates $extra }}
 volumeMounts:
-{{- range . }}
+{{- range $certificates }}
 - name: {{ .name | quote }}
   mountPath: /etc/merchant-operator/{{ .name }}
   readOnly: true
+{{- end }}
+{{- with $extra }}
+{{- toYaml . | nindent 0 }}
 {{- end }}
 {{- end }}
 {{- end -}}
 
 {{- define "merchant-operator.volumes" -}}
-{{- with include "merchant-operator.certificates" . | fromYamlArray }}
+{{- $certificates := include "merchant-operator.certificates" . | fromYamlArray -}}
+{{- $extra := (index .root.Values .role).extraVolumes -}}
+{{- if or $certificates $extra }}
 volumes:
-{{- range . }}
+{{- range $certificates }}
 - name: {{ .name | quote }}
   {{- if .audience }}
   projected:
@@ -69,6 +76,9 @@ volumes:
       path: {{ . | quote }}
     {{- end }}
   {{- end }}
+{{- end }}
+{{- with $extra }}
+{{- toYaml . | nindent 0 }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -1,7 +1,7 @@
 {{/* Common part of the pod spec of all roles. Takes root, role and grace. */}}
 {{- define "merchant-operator.podSpec" -}}
 {{- $values := index .root.Values .role -}}
-serviceAccountName: {{ include "merchant-operator.roleName" . | quote }}
+serviceAccountName: {{ include "merchant-operator.accountName" . | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 # A name with a dot is asked as it is written first: not acme.dev as acme.dev.svc.cluster.local, which the namespace dev answers.
@@ -9,10 +9,7 @@ dnsConfig:
   options:
   - name: ndots
     value: "1"
-{{- with .root.Values.imagePullSecrets }}
-imagePullSecrets:
-{{- toYaml . | nindent 0 }}
-{{- end }}
+{{- include "merchant-operator.pullSecrets" .root }}
 terminationGracePeriodSeconds: {{ .grace }}
 securityContext:
   {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
@@ -49,7 +46,7 @@ topologySpreadConstraints:
 {{- define "merchant-operator.podMetadata" -}}
 {{- $values := index .root.Values .role -}}
 labels:
-  {{- merge (include "merchant-operator.roleSelector" . | fromYaml) $values.podLabels | toYaml | nindent 2 }}
+  {{- merge (include "merchant-operator.roleSelector" . | fromYaml) $values.podLabels .root.Values.commonLabels | toYaml | nindent 2 }}
 {{- with $values.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
@@ -132,6 +129,13 @@ spec:
       target:
         type: Utilization
         averageUtilization: {{ int64 .targetCPUUtilizationPercentage }}
+  {{- with .metrics }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with .behavior }}
+  behavior:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

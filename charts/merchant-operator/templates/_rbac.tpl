@@ -27,7 +27,7 @@ roleRef:
   name: {{ $name | quote }}
 subjects:
 - kind: ServiceAccount
-  name: {{ $name | quote }}
+  name: {{ include "merchant-operator.accountName" . | quote }}
   namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
@@ -46,7 +46,7 @@ roleRef:
   name: {{ .clusterRole | quote }}
 subjects:
 - kind: ServiceAccount
-  name: {{ include "merchant-operator.roleName" . | quote }}
+  name: {{ include "merchant-operator.accountName" . | quote }}
   namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
@@ -74,14 +74,22 @@ rules:
 {{- end -}}
 
 {{- define "merchant-operator.account" -}}
+{{- with (index .root.Values .role).serviceAccount }}
+{{- if .create }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "merchant-operator.roleName" . | quote }}
-  namespace: {{ .root.Release.Namespace | quote }}
+  name: {{ include "merchant-operator.accountName" $ | quote }}
+  namespace: {{ $.root.Release.Namespace | quote }}
   labels:
-    {{- include "merchant-operator.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .role | quote }}
+    {{- include "merchant-operator.labels" $.root | nindent 4 }}
+    app.kubernetes.io/component: {{ $.role | quote }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 # Pods mount the token explicitly.
 automountServiceAccountToken: false
+{{- end }}
+{{- end }}
 {{- end -}}

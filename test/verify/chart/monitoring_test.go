@@ -199,3 +199,17 @@ func TestMonitoring_NoReader(t *testing.T) {
 		}
 	}
 }
+
+// A Prometheus that may not read files takes the token from a Secret.
+func TestServiceMonitor_Token(t *testing.T) {
+	const values = "monitoring: {enabled: true, readers: [{namespace: monitoring, serviceAccountName: prometheus}], serviceMonitor: {tokenSecretName: scraper, tokenSecretKey: t}}"
+	text := render(t, values).stream()
+	monitor := get[monitoringv1.ServiceMonitor](t, objects(t, text), "ServiceMonitor/merchant-operator")
+	token := monitor.Spec.Endpoints[0].Authorization
+	if token == nil || token.Credentials == nil || token.Credentials.Name != "scraper" || token.Credentials.Key != "t" {
+		t.Errorf("the token is %+v", token)
+	}
+	if strings.Contains(text, "bearerTokenFile") {
+		t.Error("it also reads a file")
+	}
+}

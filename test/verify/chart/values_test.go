@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/merchant-operator/merchant-operator/test/repository"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestValues_Invalid(t *testing.T) {
@@ -39,6 +40,9 @@ func TestValues_Invalid(t *testing.T) {
 		"merchants beside the credentials": {"watchNamespaces: [" + credentials + "]", []string{"watchNamespaces"}},
 		"links to nowhere":                 {"apiserver: {qrContent: Link}", []string{"apiserver.publicURL"}},
 		"links over plain HTTP":            {"apiserver: {publicURL: 'http://pay.example.com'}", []string{"/apiserver/publicURL"}},
+		"two roles with one account":       {"operator: {serviceAccount: {name: a}}\ndispatcher: {serviceAccount: {name: a}}", []string{"dispatcher.serviceAccount.name: operator has the same account"}},
+		"an account of no name":            {"console: {serviceAccount: {create: false}}", []string{"console.serviceAccount.name"}},
+		"a label of the chart":             {"commonLabels: {app.kubernetes.io/instance: mine}", []string{"commonLabels: app.kubernetes.io/instance is a label of the chart"}},
 		"a route through no Gateway":       {"apiserver: {trustedProxies: [10.0.0.0/8]}\nhttpRoute: {enabled: true}", []string{"httpRoute.parentRefs"}},
 		"a certificate for no host":        {"apiserver: {trustedProxies: [10.0.0.0/8]}\ningress: {enabled: true, tlsSecretName: tls}", []string{"ingress.hosts"}},
 		"fewer pods at most than at least": {"apiserver: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 2}}", []string{"minReplicas must not be above"}},
@@ -132,9 +136,29 @@ func TestNotes_Console(t *testing.T) {
 	}
 }
 
-// A chart that has this one as a part passes its own values under global.
+// A chart that has this one as a part passes its own values under global. A registry and its Secrets are for the images of this chart, too.
 func TestValues_Global(t *testing.T) {
 	render(t, "global: {anything: true}")
+	const values = "global: {imageRegistry: 'mirror.example:5000/', imagePullSecrets: [mirror, {name: own}]}\nimagePullSecrets: [{name: own}]"
+	secrets := []corev1.LocalObjectReference{{Name: "own"}, {Name: "mirror"}}
+	for name, template := range templates(t, values, "image: {tag: '1'}", withConsole) {
+		want := "mirror.example:5000/merchant-operator/merchant-operator:1"
+		if name == "merchant-operator-redis" {
+			want = "mirror.example:5000/library/redis:7.2-alpine"
+		}
+		if got := template.Spec.Containers[0].Image; got != want {
+			t.Errorf("%s runs %s, not %s", name, got, want)
+		}
+		if diff := cmp.Diff(secrets, template.Spec.ImagePullSecrets); diff != "" {
+			t.Errorf("Secrets of %s (-want +got):\n%s", name, diff)
+		}
+	}
+	for repository, want := range map[string]string{"team/app": "mirror.example/team/app:1", "localhost/app": "mirror.example/app:1", "app": "mirror.example/app:1"} {
+		got := templates(t, "global: {imageRegistry: mirror.example}\nimage: {tag: '1', repository: "+repository+"}")
+		if image := got["merchant-operator"].Spec.Containers[0].Image; image != want {
+			t.Errorf("%s is pulled as %s, not %s", repository, image, want)
+		}
+	}
 }
 
 // always are the objects of every rendering with the least that can be asked for.
@@ -298,7 +322,7 @@ var (
 func TestPages_ValuesAccepted(t *testing.T) {
 	install := repository.Read(t, "docs", "install.md")
 	var blocks [][]string
-	for _, name := range []string{"install.md", "sizing.md", "console.md"} {
+	for _, name := range []string{"sizing.md", "console.md"} {
 		found := valuesBlock.FindAllStringSubmatch(repository.Read(t, "docs", name), -1)
 		if len(found) == 0 {
 			t.Errorf("docs/%s shows no values", name)

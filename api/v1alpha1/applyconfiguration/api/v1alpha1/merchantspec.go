@@ -11,9 +11,9 @@ import (
 //
 // MerchantSpec is the desired state of a Merchant.
 type MerchantSpecApplyConfiguration struct {
-	// displayName is the name that payers see. It must not contain control characters, characters that nobody sees or characters
-	// that change the text direction, because they could make one merchant look like another. Words of scripts that need joiners, and
-	// emoji, may have them.
+	// displayName is the name that payers see. It must not contain control characters, characters that nobody sees, characters
+	// that change the text direction, other spaces than plain and ideographic ones, or two spaces in a row, because they could make
+	// one merchant look like another. Words of scripts that need joiners, and emoji, may have them.
 	DisplayName *string `json:"displayName,omitempty"`
 	// state says whether the API accepts requests with keys of this merchant. Active (the default): yes. Suspended (a
 	// pause) and Closed (an ended contract): they get 403. Payers can still read existing sessions.
