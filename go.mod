@@ -2,6 +2,8 @@ module github.com/merchant-operator/merchant-operator
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	code.dny.dev/ssrf v0.3.0 // special-purpose addresses that webhooks must not reach, updated with IANA's registries
 	github.com/KimMachineGun/automemlimit v1.0.1 // sets Go's memory limit from the container's, for both versions of cgroups

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 )
 
@@ -65,6 +68,21 @@ func checkBinary(binary []byte, architecture string) error {
 	for _, segment := range program.Progs {
 		if segment.Type == elf.PT_INTERP {
 			return errors.New("its binary is not static")
+		}
+	}
+	return nil
+}
+
+// unpackPrograms writes the program of each image of an archive into a directory, such as merchant-operator-linux-amd64.
+func unpackPrograms(archive, directory string) error {
+	images, err := readArchive(archive)
+	if err != nil {
+		return err
+	}
+	for _, image := range images {
+		program := path.Base(binaryPath) + "-" + image.config.OS + "-" + image.config.Architecture
+		if err := os.WriteFile(filepath.Join(directory, program), image.files[binaryPath].content, 0o755); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -23,6 +23,7 @@ const usage = `Makes container images, and checks them. Run it in the root of th
   go -C hack/image build -o "$PWD/bin/image" .
   bin/image [flags]                                    make the image of merchant-operator
   bin/image check ARCHIVE                              check it
+  bin/image unpack ARCHIVE DIRECTORY                   write the program of each of its platforms
   bin/image sbom VERSION ARCHIVE DIRECTORY             write an SPDX document for each of its platforms
   bin/image pack USER NAME:TAG ARCHIVE PROGRAM ...     make an image of programs on this machine
 
@@ -47,6 +48,8 @@ func run(ctx context.Context, args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "check":
 		return checkArchive(args[1])
+	case len(args) == 3 && args[0] == "unpack":
+		return unpackPrograms(args[1], args[2])
 	case len(args) == 4 && args[0] == "sbom":
 		return writeSBOMs(ctx, args[1], args[2], args[3])
 	case len(args) >= 5 && args[0] == "pack":

@@ -2,9 +2,11 @@
 package workflows
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +26,7 @@ type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]struct {
 		Permissions map[string]string `json:"permissions"`
+		Needs       needs             `json:"needs"`
 		Uses        string            `json:"uses"`
 		Environment string            `json:"environment"`
 		Steps       []struct {
@@ -32,6 +35,18 @@ type workflow struct {
 			With map[string]any `json:"with"`
 		} `json:"steps"`
 	} `json:"jobs"`
+}
+
+// needs is the jobs that a job waits for. One of them may stand without a list.
+type needs []string
+
+func (n *needs) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*n = needs{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(n))
 }
 
 func workflows(t *testing.T) map[string]string {
@@ -95,12 +110,22 @@ func TestJobs_Rights(t *testing.T) {
 		"ci.yml redis":         nil,
 		"nightly.yml":          read,
 		"nightly.yml gitops":   nil,
+		"nightly.yml fuzz":     nil,
 		"nightly.yml faults":   nil,
 		"release.yml":          {},
 		"release.yml test":     read,
+		"release.yml e2e":      read,
 		"release.yml assemble": read,
 		"release.yml publish":  {"contents": "read", "packages": "write", "id-token": "write", "attestations": "write"},
 		"release.yml announce": {"contents": "write"},
+
+		"e2e.yml":     read,
+		"e2e.yml e2e": nil,
+
+		"security.yml":              {},
+		"security.yml codeql":       {"contents": "read", "security-events": "write"},
+		"security.yml scorecard":    {"contents": "read", "security-events": "write", "id-token": "write"},
+		"security.yml dependencies": read,
 
 		"vulnerabilities.yml":             read,
 		"vulnerabilities.yml govulncheck": nil,
@@ -139,9 +164,14 @@ func TestSteps_Safe(t *testing.T) {
 	}
 }
 
-// Nobody's cache and nobody's single account decides what is released.
+// Nobody's cache and nobody's single account decides what is released, and nothing is released that was not tried in a cluster.
 func TestRelease_Guarded(t *testing.T) {
 	release := decode(t, workflows(t)["release.yml"])
+	for _, job := range []string{"test", "e2e", "assemble"} {
+		if !slices.Contains(release.Jobs["publish"].Needs, job) {
+			t.Errorf("publish does not wait for %s", job)
+		}
+	}
 	if release.Jobs["publish"].Environment == "" {
 		t.Error("the job that publishes has no environment, whose reviewers could hold it")
 	}
