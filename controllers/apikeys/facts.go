@@ -94,7 +94,16 @@ func (f facts) recordOfAnother() bool { return f.record != nil && f.record.Sourc
 func (f facts) untouched() bool { return f.secret == nil && len(f.delivered) == 0 }
 
 // target is the name of the Secret to deliver to; empty: no delivery, so the operator cannot generate keys.
-func (f facts) target() string { return f.apiKey.DeliverySecretName() }
+func (f facts) target() string {
+	switch delivery := f.apiKey.Spec.Delivery; {
+	case f.digest != nil || delivery != nil && delivery.Policy == v1alpha1.DeliveryNone:
+		return ""
+	case delivery != nil && delivery.SecretName != "":
+		return delivery.SecretName
+	default:
+		return f.apiKey.Name + "-key"
+	}
+}
 
 // secretNames are the possible names of Secrets of the ApiKey: the one in the spec, and those found.
 func (f facts) secretNames(cached []delivered) []string {
