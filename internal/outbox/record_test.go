@@ -44,7 +44,7 @@ func TestRecord_Fields(t *testing.T) {
 
 	random := created.ID.String()[len(created.ID.String())-18:]
 	expires, ended := millis(created.ExpiresAt), millis(settled.Session.EndedAt)
-	record := "\n" + asks.MerchantID + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t0\t7\t1001\tAcme Coffee"
+	record := "\n" + asks.MerchantID + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t0\t7\t1001\tAcme Coffee\t\t"
 	for mark, want := range map[feed.Mark][3]string{
 		feed.MarkCreated:              {"1\tsession.created\t", millis(created.CreatedAt), "\t1\t\t" + expires + "\t\t\t\t\t"},
 		feed.MarkEnded:                {"1\tsession.failed\t", ended, "\t2\tFAILED\t" + expires + "\t\t" + bank.Scope("rail-1") + "\tno funds\t\t1234"},

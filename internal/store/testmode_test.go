@@ -103,7 +103,7 @@ func TestTestMode_InIDAndRecord(t *testing.T) {
 	for asks, want := range map[*admission.Request]string{&live: live.MerchantID, &test: live.MerchantID + ".test"} {
 		id := mustCreate(t, s, *asks, newSession()).Session.ID
 		got := c.HGetAll(ctx, tag+"session:"+id.String()).Val()
-		if record := want + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t\t\t1001\tAcme Coffee"; len(got) != 2 || got["f"] != record {
+		if record := want + "\t1250\t900000\t" + asks.KeyID + "\tEUR\t\t\t1001\tAcme Coffee\t\t"; len(got) != 2 || got["f"] != record {
 			t.Errorf("stored %v", got)
 		}
 		other := session.Account(live.MerchantID, !asks.TestMode) + "\t1250\t900000\t\t\t\t\t\tAcme"
