@@ -80,17 +80,20 @@ func TestAdvice_Runs(t *testing.T) {
 		commands []string
 	}{
 		"explain-401, replaced": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			old := issue(t, n, "till", "acme")
 			run(t, n.Namespace, "keys rotate till --overlap 0s")
 			return refusedKey(t, n, old)
 		}, []string{"keys reveal till -n NS"}},
 		"explain-401, replaced, and the Secret is lost": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			old := issue(t, n, "till", "acme")
 			run(t, n.Namespace, "keys rotate till --overlap 0s")
 			loseSecret(n, "till")
 			return refusedKey(t, n, old)
 		}, []string{"keys rotate till -n NS"}},
 		"explain-401, replaced in Git, and the Secret is lost": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			till, old := n.ApiKey("till", "acme", inGit, func(k *v1alpha1.ApiKey) { k.Spec.Rotation.OverlapSeconds = new(int32(0)) })
 			n.Change(till, func() { till.Spec.Rotation.Trigger = "two" })
 			n.AwaitReady(till)
@@ -98,74 +101,90 @@ func TestAdvice_Runs(t *testing.T) {
 			return refusedKey(t, n, old)
 		}, nil},
 		"explain-401, disabled": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			key := issue(t, n, "till", "acme")
 			run(t, n.Namespace, "keys disable till")
 			return refusedKey(t, n, key)
 		}, []string{"keys enable till -n NS"}},
 		"explain-401, disabled in Git": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			till, key := n.ApiKey("till", "acme", inGit)
 			n.Change(till, func() { till.Spec.State = v1alpha1.ApiKeyDisabled })
 			return refusedKey(t, n, key)
 		}, nil},
 		"status, no key, and the first name is taken": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			n.Merchant("tea")
 			issue(t, n, "acme-1", "tea")
 			return run(t, n.Namespace, "status acme").out
 		}, []string{"keys issue acme-2 --merchant acme -n NS"}},
 		"status, no key of a merchant with a long name": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			long := strings.Repeat("a", 63)
 			n.Merchant(long)
 			return run(t, n.Namespace, "status "+long).out
 		}, []string{"keys issue " + strings.Repeat("a", 61) + "-1 --merchant " + strings.Repeat("a", 63) + " -n NS"}},
 		"status, no key of a closed merchant": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			n.Merchant("shut", func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantClosed })
 			return run(t, n.Namespace, "status shut").out
 		}, nil},
 		"status, every key disabled": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			issue(t, n, "till", "acme")
 			run(t, n.Namespace, "keys disable till")
 			return run(t, n.Namespace, "status acme").out
 		}, []string{"keys enable till -n NS"}},
 		"status, every key disabled in Git": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			till, _ := n.ApiKey("till", "acme", inGit)
 			n.Change(till, func() { till.Spec.State = v1alpha1.ApiKeyDisabled })
 			n.AwaitReady(till)
 			return run(t, n.Namespace, "status acme").out
 		}, nil},
 		"status, a Secret is lost": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			issue(t, n, "till", "acme")
 			loseSecret(n, "till")
 			return run(t, n.Namespace, "status acme").out
 		}, []string{"keys rotate till -n NS"}},
 		"reveal, a Secret is lost": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			issue(t, n, "till", "acme")
 			loseSecret(n, "till")
 			return run(t, n.Namespace, "keys reveal till").problems
 		}, []string{"keys rotate till -n NS"}},
 		"reveal, rotated over HTTP": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			rotateOverHTTP(t, n, "till", "acme")
 			return run(t, n.Namespace, "keys reveal till").problems
 		}, []string{"keys rotate till -n NS"}},
 		"enable, rotated over HTTP": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			rotateOverHTTP(t, n, "till", "acme")
 			run(t, n.Namespace, "keys disable till")
 			return run(t, n.Namespace, "keys enable till").problems
 		}, nil},
 		"issue": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			return run(t, n.Namespace, "keys issue till --merchant acme").problems
 		}, []string{"keys reveal till -n NS"}},
 		"payments, no key may list, and the name is taken": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			issue(t, n, "acme-office", "acme")
 			return run(t, n.Namespace, "payments list acme").problems
 		}, []string{"keys issue acme-office-2 --merchant acme --mode Live --permissions read,list -n NS"}},
 		"payments, no key": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			return run(t, n.Namespace, "payments list acme --mode Test").problems
 		}, []string{"keys issue acme-office --merchant acme --mode Test --permissions read,list -n NS"}},
 		"payments of a closed merchant": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			n.Merchant("shut", func(m *v1alpha1.Merchant) { m.Spec.State = v1alpha1.MerchantClosed })
 			return run(t, n.Namespace, "payments list shut").problems
 		}, nil},
 		"a mistyped merchant": {func(t *testing.T, n tenant) string {
+			t.Helper()
 			return run(t, n.Namespace, "status acm").problems
 		}, []string{"status -n NS"}},
 	} {

@@ -194,9 +194,9 @@ func (g *gate) stillSeen(ctx context.Context, viewer login.Person, known []clien
 	return seen
 }
 
-func namespaces(keys []client.ObjectKey) (names []string) {
-	for _, key := range keys {
-		names = append(names, key.Namespace)
+func namespaces(list []client.ObjectKey) (names []string) {
+	for _, object := range list {
+		names = append(names, object.Namespace)
 	}
 	return names
 }

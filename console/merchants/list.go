@@ -116,12 +116,12 @@ func detached(rows []merchantRow) []merchantRow {
 
 // oneOfEachNamespace returns the first Merchant of each namespace among the rows, in the order of the namespaces' names.
 func oneOfEachNamespace(rows []merchantRow) []client.ObjectKey {
-	keys := make([]client.ObjectKey, len(rows))
+	found := make([]client.ObjectKey, len(rows))
 	for i := range rows {
-		keys[i] = client.ObjectKeyFromObject(rows[i].Merchant)
+		found[i] = client.ObjectKeyFromObject(rows[i].Merchant)
 	}
-	slices.SortStableFunc(keys, func(a, b client.ObjectKey) int { return cmp.Compare(a.Namespace, b.Namespace) })
-	return slices.CompactFunc(keys, func(a, b client.ObjectKey) bool { return a.Namespace == b.Namespace })
+	slices.SortStableFunc(found, func(a, b client.ObjectKey) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	return slices.CompactFunc(found, func(a, b client.ObjectKey) bool { return a.Namespace == b.Namespace })
 }
 
 // merchantRows returns the rows in the order of the list: those that need attention first, else by name.

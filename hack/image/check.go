@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 )
@@ -80,7 +79,7 @@ func unpackPrograms(archive, directory string) error {
 		return err
 	}
 	for _, image := range images {
-		program := path.Base(binaryPath) + "-" + image.config.OS + "-" + image.config.Architecture
+		program := filepath.Base(binaryPath) + "-" + image.config.OS + "-" + image.config.Architecture
 		if err := os.WriteFile(filepath.Join(directory, program), image.files[binaryPath].content, 0o755); err != nil {
 			return err
 		}

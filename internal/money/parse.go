@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/number"
 
@@ -54,7 +55,7 @@ func ungroup(text string) (digits string, ok bool) {
 	sign := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsDigit(r) })
 	groups := []string{text}
 	if sign >= 0 {
-		separator := []rune(text[sign:])[0]
+		separator, _ := utf8.DecodeRuneInString(text[sign:])
 		if !unicode.IsSpace(separator) && !strings.ContainsRune(".,'’", separator) {
 			return "", false
 		}

@@ -35,7 +35,8 @@ type CSV struct {
 // NewCSV writes the header.
 func NewCSV(to io.Writer, zone *time.Location) (*CSV, error) {
 	c := &CSV{bufio.NewWriter(to), zone}
-	return c, c.writeRow(columns)
+	err := c.writeRow(columns)
+	return c, err
 }
 
 // separators are what spreadsheets take for the end of a cell besides the comma, whatever the file says: LibreOffice by default the semicolon and the
