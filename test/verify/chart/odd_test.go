@@ -112,7 +112,8 @@ func TestValues_NamesLikeNumbers(t *testing.T) {
 	for _, name := range []string{"4711", "1e3", "null", "true"} {
 		t.Run("all values are "+name, func(t *testing.T) {
 			out, err := tryRender(t, withConsole, everything, named(chart, name),
-				"{console: {oidc: {usernameClaim: sub}}, redis: {type: Sentinel, addresses: ['a:1'], tls: {enabled: true}}}")
+				"{console: {oidc: {usernameClaim: sub}}, redis: {type: Sentinel, addresses: ['a:1'], tls: {enabled: true}}}",
+				"{apiserver: {serviceAccount: {name: ''}}, dispatcher: {serviceAccount: {name: ''}}, console: {serviceAccount: {name: ''}}}") // each its own
 			if err != nil {
 				t.Fatal(err)
 			}
