@@ -116,8 +116,8 @@ const (
 	// maxShown bounds the people whose namespaces are known, and maxShownNamespaces the namespaces of each: about 200
 	// bytes for a person.
 	maxShown, maxShownNamespaces = 4096, 8
-	// maxSignIns bounds the sign-ins for which the provider is asked, and maxAddressSignIns those of one client address. Each may
-	// take the provider ten seconds, and 60 KiB.
+	// maxSignIns bounds the sign-ins in progress at the OpenID provider, and maxAddressSignIns the sign-ins of one client address
+	// among them. A sign-in may take ten seconds and 60 KiB.
 	maxSignIns, maxAddressSignIns = 64, 8
 	// defaultTurnTimeout is how long a page or a sign-in waits for its turn.
 	defaultTurnTimeout = 2 * time.Second
@@ -183,8 +183,8 @@ func (g *gate) find(req *http.Request, viewer login.Person, find listHandler) (m
 	return merchants, show, nil
 }
 
-// stillSeen returns those of the Merchants that the person may see, as far as the Kubernetes API says so now: whoever has
-// lost the rights on a tenant's Merchants has no more turns of that tenant.
+// stillSeen returns the known Merchants that the person may still see. A person who has lost the rights on a tenant's Merchants
+// has no more turns of that tenant.
 func (g *gate) stillSeen(ctx context.Context, viewer login.Person, known []client.ObjectKey) (seen []client.ObjectKey) {
 	for _, key := range known {
 		if key.Name != "" && g.checkSeen(ctx, viewer, key) == nil { // without a name it is of no tenant

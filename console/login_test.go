@@ -336,7 +336,7 @@ func (l *liar) begin(t *testing.T, f *fixture) (oidctest.Browser, url.Values) {
 	return browser, parse(t, browser.Get(t, f.URL+"/sign-in").Header.Get("Location")).Query()
 }
 
-// claims are those of Alice, for the sign-in of begin.
+// claims returns the claims of Alice for the sign-in that begin has started.
 func (l *liar) claims(query url.Values) map[string]any {
 	return map[string]any{
 		"iss": l.URL, "aud": oidctest.ClientID, "sub": "alice", "nonce": query.Get("nonce"),

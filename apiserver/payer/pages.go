@@ -102,8 +102,8 @@ func (h *Handler) QRCode(e *web.Event, w http.ResponseWriter, r *http.Request) e
 	return nil
 }
 
-// payment reads what a payer sees of a session: what it was created with, and the present look of its merchant. It leaves the payments that the session
-// did not take unread: only the page shows them.
+// payment reads a session, and the present name and look of its merchant, for a payer. It does not read the session's refused
+// payments: only the page shows them.
 func (h *Handler) payment(e *web.Event, w http.ResponseWriter, r *http.Request) (*page.Payment, error) {
 	id, subject, err := h.ask(e, w, r)
 	if err != nil {

@@ -99,7 +99,8 @@ func idempotencyKey(header http.Header) (session.IdempotencyKey, error) {
 	}
 }
 
-// readCharge reads the body. It ignores unknown fields, so that clients may be newer than the service; those of a test key are refused.
+// readCharge reads the charge from the body. It ignores unknown fields, so that clients may be newer than the service. With a
+// test key it refuses unknown fields.
 // emailIgnored: the customerEmail is no address that a receipt may go to. A payer typed it, and it never stops a sale.
 func readCharge(w http.ResponseWriter, r *http.Request, from caller.Caller) (charge session.Charge, emailIgnored bool, err error) {
 	fields, err := web.ReadObject(w, r)

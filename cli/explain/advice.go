@@ -12,8 +12,8 @@ import (
 	"github.com/merchant-operator/merchant-operator/cli/terminal"
 )
 
-// A command is tried, or what it would do first, before it is advised. On-call people may have no right to read ApiKeys and their Secrets: then it is
-// advised to them untried, for somebody who has.
+// Before a command is advised, the command itself or its first step is tried. On-call people may have no right to read ApiKeys and
+// their Secrets. They get the advice untried, for somebody who has the right.
 
 // giveCurrent says where the current key is. Only a key that the operator delivered is in a Secret, and that may be gone.
 func giveCurrent(ctx context.Context, kube *cluster.Cluster, record published.KeyRecord) string {

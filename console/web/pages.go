@@ -208,7 +208,7 @@ func (w Words) kind(kind v1alpha1.WebhookEvent) string {
 	return string(kind)
 }
 
-// ManagerText is the tool that manages an object, with what it reads.
+// ManagerText names the tool that manages an object, and the source that the tool reads, if it is known.
 func ManagerText(m gitops.Manager) string {
 	if m.Source == "" {
 		return m.Tool

@@ -154,8 +154,8 @@ type state struct {
 // notice is a sentence with an amount in it, which may be of another direction.
 type notice struct{ Before, Amount, After string }
 
-// newNotices returns a sentence for each refused payment. On the page of a paid session it says that this is another payment: the payer
-// must not take it for the one that has paid.
+// newNotices returns a sentence for each refused payment. On the page of a paid session the sentence says "another payment":
+// the payer must not take the refused payment for the payment that completed the session.
 func newNotices(in translation, payment *Payment) (notices []notice) {
 	received, wentBack := in.Received, in.WentBack
 	if payment.Status == session.Completed {
